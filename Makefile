@@ -1,0 +1,35 @@
+# Everything works in .venv/ in this folder. `make paper` and `make test` install what they need.
+
+PYTHON ?= python3
+BIN := .venv/bin
+
+.PHONY: paper install test bench lint lock clean
+
+paper: install  ## the paper's experiments, its numbers beside ours
+	$(BIN)/recurrank paper --out report
+
+install: .venv/installed
+
+.venv/installed: pyproject.toml requirements.lock
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements.lock
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --editable .
+	touch $@
+
+test: install  ## all tests
+	$(BIN)/python -m pytest
+
+bench: install  ## every speed and memory claim, as a ratio in one run
+	$(BIN)/python -m benchmarks
+
+lint: install  ## style, types, layers
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+lock:  ## requirements.lock from pyproject.toml (needs uv)
+	uv pip compile --quiet --universal --python-version 3.11 --extra dev pyproject.toml -o requirements.lock
+
+clean:
+	rm -rf .venv report

@@ -1,0 +1,74 @@
+"""recurrank: learn the best ranking of a large catalogue from clicks, without trusting one click model.
+
+The public names; everything is loaded when it is first used, so that ``import recurrank`` costs nothing.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from recurrank import clicks, rankers, theory
+    from recurrank.catalogue import Catalogue
+    from recurrank.design.optimal import Design, g_optimal
+    from recurrank.design.spanner import volumetric_spanner
+    from recurrank.problem import Problem, synthetic, transform
+    from recurrank.rankers.ranker import Ranker
+    from recurrank.rankers.recurrank import RecurRank
+    from recurrank.rankers.saving import load
+    from recurrank.simulation.run import Run, simulate
+    from recurrank.slate import Slate
+
+__version__ = "0.1.0"
+
+_HOME = {
+    "Catalogue": "recurrank.catalogue",
+    "Design": "recurrank.design.optimal",
+    "Problem": "recurrank.problem",
+    "Ranker": "recurrank.rankers.ranker",
+    "RecurRank": "recurrank.rankers.recurrank",
+    "Run": "recurrank.simulation.run",
+    "Slate": "recurrank.slate",
+    "g_optimal": "recurrank.design.optimal",
+    "load": "recurrank.rankers.saving",
+    "simulate": "recurrank.simulation.run",
+    "synthetic": "recurrank.problem",
+    "transform": "recurrank.problem",
+    "volumetric_spanner": "recurrank.design.spanner",
+}
+_MODULES = ("clicks", "rankers", "theory")
+
+__all__ = [
+    "Catalogue",
+    "Design",
+    "Problem",
+    "Ranker",
+    "RecurRank",
+    "Run",
+    "Slate",
+    "clicks",
+    "g_optimal",
+    "load",
+    "rankers",
+    "simulate",
+    "synthetic",
+    "theory",
+    "transform",
+    "volumetric_spanner",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOME:
+        value = getattr(importlib.import_module(_HOME[name]), name)
+    elif name in _MODULES:
+        value = importlib.import_module(f"recurrank.{name}")
+    else:
+        raise AttributeError(f"module 'recurrank' has no attribute {name!r}")
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

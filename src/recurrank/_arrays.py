@@ -1,0 +1,70 @@
+"""Array types, and the checks that turn bad arrays into one clear line."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+Bools = NDArray[np.bool_]
+Features = NDArray[np.floating[Any]]
+
+
+def as_features(features: ArrayLike) -> Features:
+    """A two-dimensional array of floats, float32 and float64 (memory maps too) left where they are.
+
+    Raises ValueError for anything ragged, empty, not numeric or not of two dimensions. Whether the
+    numbers are finite is seen by the first pass over them, not here.
+    """
+    try:
+        array = np.asanyarray(features)
+    except ValueError as error:  # NumPy's word for rows of different lengths
+        raise ValueError("features: rows have different lengths; every item needs the same number of features") from error
+    if array.dtype == object:
+        raise ValueError("features: rows have different lengths or hold no numbers; give a matrix of numbers, a row an item")
+    if array.ndim != 2 or 0 in array.shape:
+        raise ValueError(
+            f"features: shape is {array.shape}; give a matrix of numbers with a row an item and at least one column"
+        )
+    if array.dtype not in (np.float32, np.float64):
+        if array.dtype.kind not in "iufb":
+            raise ValueError(f"features: {array.dtype} is not a type of number; give floats")
+        array = array.astype(np.float64)
+    return array
+
+
+def as_probabilities(name: str, values: ArrayLike, *, shape: tuple[int, ...] | None = None) -> Floats:
+    """A float64 array whose entries lie in [0, 1], of the given shape (by default one-dimensional and not empty)."""
+    try:
+        array = np.array(values, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{name}: not an array of numbers; give probabilities in [0, 1]") from error
+    if shape is not None and array.shape != shape:
+        raise ValueError(f"{name}: shape is {array.shape}; it should be {shape}")
+    if shape is None and (array.ndim != 1 or array.size == 0):
+        raise ValueError(f"{name}: shape is {array.shape}; give a one-dimensional array with at least one number")
+    bad = ~((array >= 0) & (array <= 1))  # NaN fails both comparisons
+    if bad.any():
+        where = np.unravel_index(int(np.argmax(bad)), array.shape)
+        place = ", ".join(str(i) for i in where)
+        raise ValueError(f"{name}[{place}]: {array[where]} lies outside [0, 1]")
+    array.setflags(write=False)
+    return array
+
+
+def as_probability(name: str, value: float) -> float:
+    """A number in [0, 1]."""
+    return float(as_probabilities(name, [value])[0])
+
+
+def as_count(name: str, value: object, *, least: int = 1) -> int:
+    """A whole number of at least ``least``."""
+    if isinstance(value, bool) or not isinstance(value, int | np.integer | float) or value != value // 1:
+        raise ValueError(f"{name}: {value!r} is not a whole number; give an integer of at least {least}")
+    number = int(value)
+    if number < least:
+        raise ValueError(f"{name}: {number} is too small; give an integer of at least {least}")
+    return number

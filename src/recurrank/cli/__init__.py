@@ -1,0 +1,69 @@
+"""The command ``recurrank``: one module a command, imported when the command is called.
+
+``recurrank --help`` so needs neither numba nor matplotlib.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from typing import Any
+
+import click
+
+from recurrank import __version__
+
+COMMANDS = {
+    "paper": "Repeat the paper's experiments, its numbers beside ours.",
+    "simulate": "One ranker against simulated users: regret and clicks.",
+    "trace": "Draw how RecurRank split its positions (the paper's Figure 1).",
+    "design": "Where to explore a catalogue: its G-optimal design.",
+    "rankers": "The ranking algorithms that there are.",
+    "clicks": "The click models that there are.",
+}
+"""Every command with its one line of help; the module of the same name has the rest."""
+
+
+class _Lazy(click.Group):
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
+        if name not in COMMANDS:
+            return None
+        command: click.Command = importlib.import_module(f"recurrank.cli.{name}").command
+        command.name, command.short_help = name, COMMANDS[name]
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl(list(COMMANDS.items()))
+
+
+@click.group(cls=_Lazy, invoke_without_command=False, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="recurrank")
+def group() -> None:
+    """Learn the best ranking of a large catalogue from clicks, without trusting one click model."""
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Run a command; bad input is one line on standard error and exit code 2."""
+    try:
+        status: Any = group.main(args=arguments, prog_name="recurrank", standalone_mode=False)
+    except click.exceptions.NoArgsIsHelpError as error:
+        click.echo(error.ctx.get_help() if error.ctx else error.format_message())
+        status = 0
+    except click.ClickException as error:
+        _complain(error.format_message())
+        status = 2
+    except (ValueError, OSError) as error:
+        _complain(str(error))
+        status = 2
+    except (KeyboardInterrupt, click.Abort):
+        _complain("stopped")
+        status = 130
+    sys.exit(status if isinstance(status, int) else 0)
+
+
+def _complain(message: str) -> None:
+    click.echo("recurrank: " + " ".join(message.split()), err=True)

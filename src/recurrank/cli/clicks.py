@@ -1,0 +1,54 @@
+"""``recurrank clicks``: the click models that there are."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from recurrank.cli.shared import console, json_option, print_json
+
+
+@click.command()
+@json_option
+def command(as_json: bool) -> None:
+    """List the click models: paper, parameters, and which of the paper's assumptions they satisfy (checked now)."""
+    from recurrank.clicks.model import models
+    from recurrank.clicks.presets import names
+
+    rows = [_describe(models()[name]) for name in [*names(), "factored"]]
+    if as_json:
+        print_json(rows)
+        return
+    from rich.table import Table
+
+    table = Table(
+        caption="1, 2, 3: the paper's assumptions; max: equation (maximizer). Checked on 5 items with the default parameters."
+    )
+    for heading in ("name", "paper", "what it says", "parameters", "1", "2", "3", "max"):
+        table.add_column(heading)
+    for row in rows:
+        marks = [_mark(row["holds"].get(key)) for key in ("1", "2", "3", "max")]
+        table.add_row(row["name"], row["paper"], row["describes"], ", ".join(row["parameters"]) or "none", *marks)
+    console().print(table)
+
+
+def _describe(model: Any) -> dict[str, Any]:
+    from recurrank.clicks.assumptions import check
+    from recurrank.clicks.presets import make, names, parameters
+
+    holds: dict[str, bool] = {}
+    if model.name in names():  # a factored model is whatever its function says
+        report = check(make(model.name, [0.9, 0.7, 0.5, 0.3, 0.1], positions=3), positions=3)
+        holds = {key: finding.holds for key, finding in zip(("1", "2", "3", "max"), report, strict=True)}
+    return {
+        "name": model.name,
+        "paper": model.reference,
+        "describes": model.describes,
+        "parameters": parameters(model.name),
+        "holds": holds,
+    }
+
+
+def _mark(holds: bool | None) -> str:
+    return "depends" if holds is None else "yes" if holds else "no"

@@ -1,0 +1,103 @@
+"""What several commands share: options that describe a problem, ways to print, and progress."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
+
+import click
+import numpy as np
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON document and nothing else.")
+
+
+def problem_options(items: int, dim: int, positions: int, rounds: int, clicks: str = "position-based") -> Callable[[F], F]:
+    """The options that describe a synthetic problem, with these defaults."""
+
+    def add(function: F) -> F:
+        for option in (
+            click.option("--seed", default=0, show_default=True, help="Of the problem, the ranker and the users."),
+            click.option("--rounds", default=rounds, show_default=True, help="T, how many rounds to play."),
+            click.option("--positions", default=positions, show_default=True, help="K, how many items to show."),
+            click.option("--dim", default=dim, show_default=True, help="d, how many features an item has."),
+            click.option("--items", default=items, show_default=True, help="L, how many items there are."),
+            click.option(
+                "--clicks", default="position-based", show_default=True, help="A click model: see `recurrank clicks`."
+            ),
+        ):
+            function = option(function)
+        return function
+
+    return add
+
+
+class Settings(NamedTuple):
+    """A synthetic problem with a ranker and a click model on it."""
+
+    problem: Any
+    ranker: Any
+    model: Any
+    users: np.random.SeedSequence
+
+
+def set_up(
+    *, ranker: str, clicks: str, items: int, dim: int, positions: int, rounds: int, seed: int, options: dict[str, Any]
+) -> Settings:
+    """The problem, ranker and click model that the options describe, with a random stream each."""
+    import recurrank as rr
+
+    if seed < 0:
+        raise ValueError(f"seed: {seed} is negative; give a whole number of at least 0")
+    for_problem, for_ranker, for_users = np.random.SeedSequence(seed).spawn(3)
+    problem = rr.synthetic(items=items, dim=dim, seed=for_problem)
+    learner = rr.rankers.make(ranker, features=problem.features, positions=positions, rounds=rounds, seed=for_ranker, **options)
+    return Settings(problem, learner, rr.clicks.make(clicks, problem.attraction, positions), for_users)
+
+
+def parse_options(pairs: tuple[str, ...]) -> dict[str, Any]:
+    """``name=value`` pairs as keyword arguments, numbers as numbers."""
+    options: dict[str, Any] = {}
+    for pair in pairs:
+        name, separator, value = pair.partition("=")
+        if not separator or not name:
+            raise ValueError(f"--option {pair!r}: give name=value, for example design=spanner")
+        try:
+            options[name.replace("-", "_")] = json.loads(value)
+        except json.JSONDecodeError:
+            options[name.replace("-", "_")] = value
+    return options
+
+
+def output_path(path: Path, endings: tuple[str, ...]) -> Path:
+    """A file that can be written, with one of these endings."""
+    if path.suffix.lower() not in endings:
+        raise ValueError(f"{path}: ends in {path.suffix or 'nothing'}; give a name that ends in {' or '.join(endings)}")
+    if not path.absolute().parent.is_dir():
+        raise ValueError(f"{path}: its folder does not exist; make it first")
+    return path
+
+
+def print_json(document: Any) -> None:
+    click.echo(json.dumps(document, allow_nan=False))
+
+
+def console() -> Console:
+    """Standard output, as wide as the terminal; wide enough for tables where there is none."""
+    return Console() if sys.stdout.isatty() else Console(width=160, soft_wrap=True)
+
+
+@contextmanager
+def progress_bar(title: str, total: int) -> Iterator[Callable[[int], None]]:
+    """A bar on standard error where that is a terminal; the function it gives sets how much is done."""
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True, disable=not sys.stderr.isatty()) as bar:
+        task = bar.add_task(title, total=total)
+        yield lambda done: bar.update(task, completed=done)

@@ -1,0 +1,28 @@
+"""How users click: one model a file, the paper's assumptions about them in ``assumptions``."""
+
+from recurrank.clicks import assumptions
+from recurrank.clicks.bayesian import DynamicBayesian
+from recurrank.clicks.browsing import UserBrowsing
+from recurrank.clicks.cascade import Cascade
+from recurrank.clicks.chain import ClickChain
+from recurrank.clicks.dependent import DependentClick
+from recurrank.clicks.document import DocumentBased
+from recurrank.clicks.factored import Factored
+from recurrank.clicks.model import ClickModel
+from recurrank.clicks.position import PositionBased
+from recurrank.clicks.presets import make, names
+
+__all__ = [
+    "Cascade",
+    "ClickChain",
+    "ClickModel",
+    "DependentClick",
+    "DocumentBased",
+    "DynamicBayesian",
+    "Factored",
+    "PositionBased",
+    "UserBrowsing",
+    "assumptions",
+    "make",
+    "names",
+]

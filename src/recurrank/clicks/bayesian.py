@@ -1,0 +1,67 @@
+"""The dynamic Bayesian network model: a click may satisfy, and the unsatisfied go on with probability gamma.
+
+    chi(A, k+1) = gamma chi(A, k) (1 - alpha(A(k)) s(A(k))),      chi(A, 1) = 1,
+
+s(a) being the probability that a clicked item satisfies. Assumption 3 asks that the most attractive items are also the
+ones that most often end the search: it holds when ``alpha s`` is in the order of ``alpha``, and may fail otherwise.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from recurrank._arrays import Bools, Floats, Ints, as_probabilities, as_probability
+from recurrank._compiled import hot
+from recurrank.clicks.model import ClickModel, register
+
+
+class BayesianState(NamedTuple):
+    attraction: Floats
+    satisfaction: Floats
+    continuation: float
+
+
+@hot
+def examine(state: BayesianState, items: Ints, chi: Floats) -> None:
+    reached = 1.0
+    for k in range(len(items)):
+        chi[k] = reached
+        reached *= state.continuation * (1 - state.attraction[items[k]] * state.satisfaction[items[k]])
+
+
+@hot
+def sample(state: BayesianState, items: Ints, rng: np.random.Generator, clicks: Bools) -> None:
+    clicks[:] = False
+    for k in range(len(items)):
+        if rng.random() < state.attraction[items[k]]:
+            clicks[k] = True
+            if rng.random() < state.satisfaction[items[k]]:
+                return
+        if rng.random() >= state.continuation:
+            return
+
+
+class DynamicBayesian(ClickModel):
+    """Users stop when a clicked item satisfies them, and otherwise go on with probability ``continuation``.
+
+    >>> DynamicBayesian([0.5, 0.5], satisfaction=[1.0, 1.0], continuation=0.8).examine([0, 1]).tolist()
+    [1.0, 0.4]
+    """
+
+    name = "dynamic-bayesian"
+    reference = "Chapelle, Zhang 2009"
+    describes = "a clicked item may satisfy and end the search; the unsatisfied may give up"
+    compiled_examine = examine
+    compiled_sample = sample
+
+    def __init__(self, attraction: ArrayLike, satisfaction: ArrayLike, continuation: float) -> None:
+        self.attraction = as_probabilities("attraction", attraction)
+        self.satisfaction = as_probabilities("satisfaction", satisfaction, shape=self.attraction.shape)
+        self.continuation = as_probability("continuation", continuation)
+        self.state = BayesianState(self.attraction, self.satisfaction, self.continuation)
+
+
+register(BayesianState, DynamicBayesian)

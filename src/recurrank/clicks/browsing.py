@@ -1,0 +1,77 @@
+"""The user browsing model: examination depends on the position and on where the last click was.
+
+With gamma[k, j] for position k when the last click was at j < k, and gamma[k, K-1] when there was none yet (a last
+click at the last position has no successor, so that column is free), and P_k(j) the law of the last click above k:
+
+    chi(A, k) = sum_j P_k(j) gamma[k, j],
+    P_{k+1}(k) = chi(A, k) alpha(A(k)),      P_{k+1}(j) = P_k(j) (1 - gamma[k, j] alpha(A(k))).
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from recurrank._arrays import Bools, Floats, Ints, as_probabilities
+from recurrank._compiled import hot
+from recurrank.clicks.model import ClickModel, register
+
+
+class BrowsingState(NamedTuple):
+    attraction: Floats
+    examination: Floats
+    last: Floats  # scratch: the law of the last click
+
+
+@hot
+def examine(state: BrowsingState, items: Ints, chi: Floats) -> None:
+    none = state.examination.shape[1] - 1
+    last = state.last
+    last[:] = 0.0
+    last[none] = 1.0
+    for k in range(len(items)):
+        attraction = state.attraction[items[k]]
+        chi[k] = last[none] * state.examination[k, none]
+        last[none] *= 1 - state.examination[k, none] * attraction
+        for j in range(k):
+            chi[k] += last[j] * state.examination[k, j]
+            last[j] *= 1 - state.examination[k, j] * attraction
+        if k < none:  # nothing comes after the last position
+            last[k] = chi[k] * attraction
+
+
+@hot
+def sample(state: BrowsingState, items: Ints, rng: np.random.Generator, clicks: Bools) -> None:
+    last = state.examination.shape[1] - 1
+    for k in range(len(items)):
+        clicks[k] = rng.random() < state.examination[k, last] * state.attraction[items[k]]
+        if clicks[k]:
+            last = k
+
+
+class UserBrowsing(ClickModel):
+    """Position k is examined with probability ``examination[k, j]``, j the position of the last click.
+
+    ``examination`` is a K x K matrix; its last column is for "no click so far".
+
+    >>> UserBrowsing([0.5, 0.5], examination=[[0.0, 1.0], [0.8, 0.4]]).examine([0, 1]).round(3).tolist()
+    [1.0, 0.6]
+    """
+
+    name = "user-browsing"
+    reference = "Dupret, Piwowarski 2008"
+    describes = "examination depends on the position and on the last click's position"
+    compiled_examine = examine
+    compiled_sample = sample
+
+    def __init__(self, attraction: ArrayLike, examination: ArrayLike) -> None:
+        self.attraction = as_probabilities("attraction", attraction)
+        rows = len(np.atleast_1d(np.asarray(examination, dtype=np.float64)))
+        self.examination = as_probabilities("examination", examination, shape=(rows, rows))
+        self.positions = rows
+        self.state = BrowsingState(self.attraction, self.examination, np.zeros(rows))
+
+
+register(BrowsingState, UserBrowsing)

@@ -1,0 +1,64 @@
+"""The dependent click model: after a click at position k users go on with probability lambda_k.
+
+    chi(A, k+1) = chi(A, k) (1 - alpha(A(k)) (1 - lambda_k)),      chi(A, 1) = 1.
+
+With lambda_k = 0 it is the cascade model, with lambda_k = 1 the document-based one. Assumption 1 needs the lambda_k of
+all positions but the last to be equal: otherwise the order above matters, not only the set.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from recurrank._arrays import Bools, Floats, Ints, as_probabilities
+from recurrank._compiled import hot
+from recurrank.clicks.model import ClickModel, register
+
+
+class DependentState(NamedTuple):
+    attraction: Floats
+    continuation: Floats
+
+
+@hot
+def examine(state: DependentState, items: Ints, chi: Floats) -> None:
+    reached = 1.0
+    for k in range(len(items)):
+        chi[k] = reached
+        reached *= 1 - state.attraction[items[k]] * (1 - state.continuation[k])
+
+
+@hot
+def sample(state: DependentState, items: Ints, rng: np.random.Generator, clicks: Bools) -> None:
+    clicks[:] = False
+    for k in range(len(items)):
+        if rng.random() < state.attraction[items[k]]:
+            clicks[k] = True
+            if rng.random() >= state.continuation[k]:
+                return
+
+
+class DependentClick(ClickModel):
+    """Users may go on after a click, with probability ``continuation[k]`` after position k.
+
+    >>> DependentClick([0.5, 0.5], continuation=[0.5, 0.5]).examine([0, 1]).tolist()
+    [1.0, 0.75]
+    """
+
+    name = "dependent-click"
+    reference = "Guo, Liu, Wang 2009"
+    describes = "users read from the top and may go on after a click"
+    compiled_examine = examine
+    compiled_sample = sample
+
+    def __init__(self, attraction: ArrayLike, continuation: ArrayLike) -> None:
+        self.attraction = as_probabilities("attraction", attraction)
+        self.continuation = as_probabilities("continuation", continuation)
+        self.positions = len(self.continuation)
+        self.state = DependentState(self.attraction, self.continuation)
+
+
+register(DependentState, DependentClick)

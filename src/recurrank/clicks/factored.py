@@ -1,0 +1,80 @@
+"""The factored model: any examination function at all, the paper's equation (clickfactor) as it stands.
+
+    v(A, k) = chi(A, k) alpha(A(k)),
+
+clicks at different positions being independent given the ranking (the paper asks nothing of their joint law).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+from numba import cfunc, types
+from numba.core.errors import NumbaError
+from numpy.typing import ArrayLike
+
+from recurrank._arrays import Bools, Floats, Ints, as_probabilities
+from recurrank._compiled import hot
+from recurrank.clicks.model import ClickModel, register
+from recurrank.slate import Slate
+
+Examination = Callable[[Ints, int], float]
+SIGNATURE = types.float64(types.Array(types.int64, 1, "C"), types.int64)
+
+
+class FactoredState(NamedTuple):
+    attraction: Floats
+    chi: Any  # a compiled function; all of them have one type, so that compiled loops are kept on disk for all
+
+
+@hot
+def examine(state: FactoredState, items: Ints, chi: Floats) -> None:
+    for k in range(len(items)):
+        chi[k] = state.chi(items, k)
+
+
+@hot
+def sample(state: FactoredState, items: Ints, rng: np.random.Generator, clicks: Bools) -> None:
+    for k in range(len(items)):
+        clicks[k] = rng.random() < state.chi(items, k) * state.attraction[items[k]]
+
+
+class Factored(ClickModel):
+    """Position k of a ranking is examined with probability ``chi(items, k)``, k counting from 0.
+
+    ``chi`` is an ordinary function of the array of shown items. If numba can compile it, simulations run at full
+    speed; if not, they call it from Python, round by round, with the same result.
+
+    >>> Factored([0.5, 0.4], chi=lambda items, k: 0.5**k).expected([0, 1]).tolist()
+    [0.5, 0.2]
+    """
+
+    name = "factored"
+    reference = "the paper, equation (clickfactor)"
+    describes = "examination is any function of the ranking and the position"
+    compiled_examine = examine
+    compiled_sample = sample
+
+    def __init__(self, attraction: ArrayLike, chi: Examination) -> None:
+        self.attraction = as_probabilities("attraction", attraction)
+        if not callable(chi):
+            raise ValueError(f"chi: {chi!r} is not a function; give chi(items, k) -> probability of examination")
+        self.chi = chi
+        try:
+            self.state = FactoredState(self.attraction, cfunc(SIGNATURE)(getattr(chi, "py_func", chi)))
+        except (NumbaError, TypeError, NotImplementedError):
+            self.state = None
+
+    def examine(self, slate: Slate | ArrayLike) -> Floats:
+        items = self._items(slate)
+        return as_probabilities("chi", [self.chi(items, k) for k in range(len(items))]).copy()
+
+    def sample(self, slate: Slate | ArrayLike, rng: np.random.Generator) -> Bools:
+        expected = self.expected(slate)
+        # One draw a position, in order: what the compiled twin draws.
+        return np.array([rng.random() for _ in expected]) < expected
+
+
+register(FactoredState, Factored)

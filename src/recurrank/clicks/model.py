@@ -1,0 +1,122 @@
+"""What every click model has, and how compiled code finds it.
+
+A click model is examination times attraction (the paper's equation clickfactor): ``v(A, k) = chi(A, k) alpha(A(k))``.
+Each model is one file: a state (a NamedTuple of arrays), two compiled functions over it, and a class for people.
+
+    examine(state, items, chi)          fills chi[k] with the marginal examination probability of position k
+    sample(state, items, rng, clicks)   draws one user's clicks
+
+Compiled loops call the :func:`examine` and :func:`sample` of this module; numba picks the model's own by the type of
+the state, at compile time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+from numba.extending import overload
+from numpy.typing import ArrayLike
+
+from recurrank._arrays import Bools, Floats, Ints
+from recurrank.slate import Slate, as_items
+
+
+class ClickModel:
+    """How users click on a ranking. Subclasses set the class variables and, in ``__init__``, ``attraction`` and ``state``.
+
+    Attributes:
+        attraction: the probability alpha(a) that an examined item is clicked, an entry an item.
+        positions: how many positions the parameters describe; None when any number will do.
+        state: the parameters as compiled code sees them; None when the model can only be run from Python.
+
+    """
+
+    name: ClassVar[str]
+    reference: ClassVar[str]
+    describes: ClassVar[str]
+    compiled_examine: ClassVar[Callable[..., Any]]
+    compiled_sample: ClassVar[Callable[..., Any]]
+
+    attraction: Floats
+    positions: int | None = None
+    state: Any = None
+
+    def examine(self, slate: Slate | ArrayLike) -> Floats:
+        """The marginal probability chi(A, k) that each position of the slate is examined."""
+        items = self._items(slate)
+        chi = np.empty(len(items))
+        type(self).compiled_examine(self.state, items, chi)
+        return chi
+
+    def expected(self, slate: Slate | ArrayLike) -> Floats:
+        """The probability v(A, k) of a click at each position; their sum is the expected number of clicks."""
+        return self.examine(slate) * self.attraction[self._items(slate)]
+
+    def sample(self, slate: Slate | ArrayLike, rng: np.random.Generator) -> Bools:
+        """The clicks of one user."""
+        items = self._items(slate)
+        clicks = np.empty(len(items), np.bool_)
+        type(self).compiled_sample(self.state, items, rng, clicks)
+        return clicks
+
+    def best(self, positions: int) -> Ints:
+        """The ranking A*: the most attractive items in order, ties by their place in the catalogue."""
+        if positions > len(self.attraction):
+            raise ValueError(f"positions: {positions} is more than the {len(self.attraction)} items of the click model")
+        order = np.argsort(-self.attraction, kind="stable")
+        return order[:positions].astype(np.int64)
+
+    def _items(self, slate: Slate | ArrayLike) -> Ints:
+        return as_items(slate, len(self.attraction), self.positions)
+
+
+class _Compiled(NamedTuple):
+    examine: Callable[..., Any]
+    sample: Callable[..., Any]
+
+
+_compiled: dict[type[Any], _Compiled] = {}
+_models: dict[str, type[ClickModel]] = {}
+
+
+def register(state: type[Any], model: type[ClickModel]) -> None:
+    """Make a model known by its name, and its compiled functions by the type of its state."""
+    _compiled[state] = _Compiled(model.compiled_examine, model.compiled_sample)
+    _models[model.name] = model
+
+
+def models() -> dict[str, type[ClickModel]]:
+    """Every click model by its name."""
+    return dict(_models)
+
+
+def examine(state: Any, items: Ints, chi: Floats) -> None:
+    """The examine of this state's model; only compiled code can call it."""
+    raise TypeError("only compiled code can call this; use a click model's own method")
+
+
+def sample(state: Any, items: Ints, rng: np.random.Generator, clicks: Bools) -> None:
+    """The sample of this state's model; only compiled code can call it."""
+    raise TypeError("only compiled code can call this; use a click model's own method")
+
+
+@overload(examine)
+def _examine(state: Any, items: Any, chi: Any) -> Callable[..., None]:
+    function = _compiled[state.instance_class].examine
+
+    def implementation(state: Any, items: Any, chi: Any) -> None:
+        function(state, items, chi)
+
+    return implementation
+
+
+@overload(sample)
+def _sample(state: Any, items: Any, rng: Any, clicks: Any) -> Callable[..., None]:
+    function = _compiled[state.instance_class].sample
+
+    def implementation(state: Any, items: Any, rng: Any, clicks: Any) -> None:
+        function(state, items, rng, clicks)
+
+    return implementation

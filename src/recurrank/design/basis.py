@@ -1,0 +1,117 @@
+"""A basis of a catalogue's span made of its own rows, and scans of leverages in it.
+
+Leverages do not change under an invertible change of coordinates, so one may be chosen in which nothing is lost to
+rounding: r independent rows become the unit vectors. Then neither the scale of the features (1e-6 or 1e6, or both in
+one matrix) nor one row far from all others costs accuracy, and rows off the span are seen by their distance from it.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import scipy.linalg
+
+from recurrank._arrays import Floats, Ints
+from recurrank.design.scan import Rows, column_scales
+
+START_ROWS = 2000
+"""Rows drawn to start from: enough to span, and to have some of the extremes."""
+LARGEST_COORDINATE = 8.0
+"""Beyond this a new basis is chosen, so that a row far from all others becomes a unit vector and costs no digits."""
+
+
+class Basis(NamedTuple):
+    """r independent rows as a coordinate system: ``x = (x @ to_coordinates) @ chosen rows`` for x in their span."""
+
+    to_coordinates: Floats  # (d, r)
+    complement: Floats  # (d, d - r): orthonormal after the scales are taken out; what the span does not reach
+    scales: Floats  # (d,) column scales, taken out before lengths are compared
+    slack: float  # how far off the span, relative to a row's length, is rounding only
+
+    @property
+    def rank(self) -> int:
+        return int(self.to_coordinates.shape[1])
+
+    def changed(self, change: Floats) -> Basis:
+        """The same span in other coordinates."""
+        return self._replace(to_coordinates=self.to_coordinates @ change)
+
+
+class Scan(NamedTuple):
+    """The leverages of all rows under one Q, and Q itself in the basis: bounds for every later Q."""
+
+    lever: Floats
+    moments: Floats
+
+
+def start(rows: Rows) -> Ints:
+    """Rows to begin with: a fixed pseudo-random choice, or all of a short catalogue."""
+    count = len(rows)
+    if count <= START_ROWS:
+        return np.arange(count)
+    return np.sort(np.random.default_rng(0).choice(count, START_ROWS, replace=False))
+
+
+def scales_of(rows: Rows) -> Floats:
+    """Column scales without zeros; ValueError when every feature of every row is zero or one is not finite."""
+    scales = column_scales(rows)
+    if not scales.any():
+        raise ValueError("features: every feature of every item is zero; a design needs at least one direction to explore")
+    scales[scales == 0] = 1.0
+    return scales
+
+
+def basis_of(rows: Rows, sample: Ints, scales: Floats) -> tuple[Basis, Ints]:
+    """A basis of the sampled rows' span, and which of the sample it is made of."""
+    slack = 3e-6 if rows.features.dtype == np.float32 else 1e-9
+    scaled = rows.take(sample) / scales
+    lengths = np.linalg.norm(scaled, axis=1)
+    unit = scaled / np.where(lengths > 0, lengths, 1.0)[:, None]
+    # Pivoted QR of unit rows: |R_jj| is how far the j-th choice sticks out of the span of those before.
+    triangle, order = scipy.linalg.qr(unit.T, mode="r", pivoting=True)
+    rank = max(1, int((np.abs(np.diag(triangle)) > slack).sum()))
+    first = order[:rank]
+    q, r = np.linalg.qr(scaled[first].T, mode="complete")
+    coordinates = scipy.linalg.solve_triangular(r[:rank], q[:, :rank].T).T
+    return Basis(coordinates / scales[:, None], q[:, rank:] / scales[:, None], scales, slack), np.sort(first)
+
+
+def rebase(points: Floats) -> Floats:
+    """A change of coordinates after which r of the points, chosen greedily for volume, are the unit vectors."""
+    order = scipy.linalg.qr(points.T, mode="r", pivoting=True)[1]
+    return inverse(points[order[: points.shape[1]]])
+
+
+def inverse(matrix: Floats) -> Floats:
+    """The inverse of a matrix."""
+    return np.asarray(np.linalg.inv(matrix), dtype=np.float64)
+
+
+def root(matrix: Floats) -> Floats:
+    """F with F F' = matrix, for a symmetric positive definite matrix that rounding has made a little lopsided."""
+    return np.asarray(np.linalg.cholesky((matrix + matrix.T) / 2), dtype=np.float64)
+
+
+def scan(rows: Rows, basis: Basis, precision: Floats) -> tuple[Scan, Ints]:
+    """Leverages of all rows under Q^-1 = precision, and the rows (the furthest first) off the basis's span."""
+    rank = basis.rank
+    matrix = np.hstack([basis.to_coordinates @ root(precision), basis.complement])
+    lever = np.empty(len(rows))
+    outside: list[Ints] = []
+    ratios: list[Floats] = []
+    for part, chunk in rows.chunks():
+        image = chunk @ matrix
+        inner = image[:, :rank]
+        np.einsum("ij,ij->i", inner, inner, out=lever[part])
+        if rank < rows.dim:
+            rest = image[:, rank:]
+            off = np.einsum("ij,ij->i", rest, rest)
+            length = ((chunk / basis.scales) ** 2).sum(axis=1)
+            far = np.flatnonzero(off > basis.slack**2 * length)
+            outside.append(far + part.start)
+            ratios.append(off[far] / length[far])
+    missed = np.concatenate(outside) if outside else np.empty(0, np.int64)
+    if len(missed):
+        missed = missed[np.argsort(-np.concatenate(ratios), kind="stable")[: 4 * rows.dim]]
+    return Scan(lever, inverse(precision)), missed

@@ -1,0 +1,1 @@
+"""What is run: the paper's experiments as data, and the figures."""

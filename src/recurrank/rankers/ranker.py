@@ -1,0 +1,203 @@
+"""What every ranker has: a state, compiled functions over it, and the rare decisions in between.
+
+A ranking algorithm is one file with
+
+    a State               a NamedTuple of arrays, all that changes from round to round;
+    rank(state, rng, slate)              compiled: fills slate.items (and slate.marks) for one round;
+    learn(state, slate, clicks) -> bool  compiled: takes the clicks in; True when a decision is due;
+    a Ranker subclass     with ``plan``, ordinary Python, which makes that decision.
+
+The simulator runs the compiled pair a million rounds at a time; :meth:`Ranker.rank` and :meth:`Ranker.learn` call the
+very same functions one round at a time.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from typing import Any, ClassVar, NamedTuple, Self
+
+import numpy as np
+from numba.extending import overload
+from numpy.typing import ArrayLike
+
+from recurrank._arrays import Bools, Ints, as_count
+from recurrank.catalogue import Catalogue, as_catalogue
+from recurrank.slate import Slate
+
+Seed = int | np.random.SeedSequence | None
+
+
+class Buffer(NamedTuple):
+    """A slate as compiled functions see it."""
+
+    items: Ints  # (K,)
+    marks: Ints  # (K, 2)
+
+    @staticmethod
+    def empty(positions: int) -> Buffer:
+        return Buffer(np.zeros(positions, np.int64), np.full((positions, 2), -1, np.int64))
+
+
+class Feedback(NamedTuple):
+    """What became of the explored places of all slates answered so far.
+
+    ``learned`` counted; ``surplus`` came after enough had; ``late`` came after their block had closed.
+    """
+
+    learned: int
+    surplus: int
+    late: int
+
+
+class Ranker:
+    """An algorithm at work on one catalogue. Subclasses are the algorithms; this holds what they share.
+
+    Attributes:
+        catalogue: the items.
+        positions: K, how many items a slate shows.
+        rounds: T, how many rounds are planned (it sets the confidence; going beyond it breaks nothing).
+        served: how many slates have been served.
+        state: what changes from round to round, as arrays.
+
+    """
+
+    name: ClassVar[str]
+    reference: ClassVar[str]
+    believes: ClassVar[str]
+    uses_features: ClassVar[bool]
+    regret_bound: ClassVar[str]
+    compiled_rank: ClassVar[Callable[..., Any]]
+    compiled_learn: ClassVar[Callable[..., Any]]
+
+    state: Any
+
+    def __init__(self, features: ArrayLike | Catalogue, positions: int, rounds: int, seed: Seed) -> None:
+        self.catalogue = as_catalogue(features)
+        self.positions = as_count("positions", positions)
+        self.rounds = as_count("rounds", rounds)
+        if len(self.catalogue) < self.positions:
+            raise ValueError(
+                f"positions: {self.positions} is more than the {len(self.catalogue)} items; show at most as many as there are"
+            )
+        sequence = _seed_sequence(seed)
+        self.rng = np.random.Generator(np.random.PCG64(sequence))
+        self.served = 0
+        self.identity = self._identity(sequence)
+        self._buffer = Buffer.empty(self.positions)
+
+    def rank(self) -> Slate:
+        """The next slate to show."""
+        type(self).compiled_rank(self.state, self.rng, self._buffer)
+        slate = Slate(self._buffer.items.copy(), self._buffer.marks.copy(), self.served, self.identity)
+        self.served += 1
+        return slate
+
+    def learn(self, slate: Slate, clicks: ArrayLike) -> None:
+        """Take in the clicks on a slate of this ranker: K booleans, True where there was a click.
+
+        Slates may be answered in any order, late or never, but each at most once. Raises ValueError, and changes
+        nothing, for a slate of another ranker and for anything but K booleans.
+        """
+        clicked = self._checked(slate, clicks)
+        if type(self).compiled_learn(self.state, Buffer(slate.items, slate.marks), clicked):
+            self.plan()
+
+    def drop(self, slate: Slate) -> None:
+        """Say that a slate's answer will never come, so that what it explored is asked for again at once."""
+        self._checked(slate, np.zeros(self.positions, np.bool_))
+
+    def plan(self) -> None:
+        """Make the decisions that are due. Called after ``learn`` says so; most algorithms have none."""
+
+    def options(self) -> dict[str, Any]:
+        """What it was made with besides catalogue, positions, rounds and seed, as numbers and strings."""
+        return {}
+
+    def save(self) -> bytes:
+        """All that was learned, as bytes for :func:`recurrank.load`. The catalogue is not in it, only its fingerprint."""
+        from recurrank.rankers.saving import save
+
+        return save(self)
+
+    def pack(self) -> tuple[dict[str, Any], dict[str, np.ndarray[Any, Any]]]:
+        """What :meth:`unpack` needs: JSON values, and arrays."""
+        return {}, {f"state.{name}": getattr(self.state, name) for name in type(self.state)._fields}
+
+    def unpack(self, values: dict[str, Any], arrays: dict[str, np.ndarray[Any, Any]]) -> None:
+        """Become what was packed."""
+        self.state = type(self.state)(*(arrays[f"state.{name}"] for name in type(self.state)._fields))
+
+    def _checked(self, slate: Slate, clicks: ArrayLike) -> Bools:
+        if not isinstance(slate, Slate):
+            raise ValueError(f"slate: {type(slate).__name__} is not a slate; give back what rank() returned")
+        if slate.ranker != self.identity or slate.number >= self.served:
+            raise ValueError("slate: it was served by another ranker; give it to the one whose rank() returned it")
+        clicked = np.asarray(clicks)
+        if clicked.shape != (self.positions,):
+            raise ValueError(f"clicks: shape is {clicked.shape}; it should be ({self.positions},), a boolean a position")
+        if clicked.dtype != np.bool_:
+            if clicked.dtype.kind not in "iuf" or not ((clicked == 0) | (clicked == 1)).all():
+                raise ValueError("clicks: not all are true or false; give a boolean a position")
+            clicked = clicked.astype(np.bool_)
+        return np.ascontiguousarray(clicked)
+
+    def _identity(self, sequence: np.random.SeedSequence) -> str:
+        made_of = (self.name, self.catalogue.features.shape, self.positions, self.rounds, sequence.entropy, sequence.spawn_key)
+        return hashlib.sha256(repr(made_of).encode()).hexdigest()[:16]
+
+    @classmethod
+    def restore(cls, features: ArrayLike | Catalogue, **arguments: Any) -> Self:
+        """A ranker to be filled by :meth:`unpack`; one that costs much to start overrides this."""
+        return cls(features, **arguments)
+
+
+def _seed_sequence(seed: Seed) -> np.random.SeedSequence:
+    if isinstance(seed, np.random.SeedSequence):
+        return seed
+    return np.random.SeedSequence(None if seed is None else as_count("seed", seed, least=0))
+
+
+_compiled: dict[type[Any], type[Ranker]] = {}
+_rankers: dict[str, type[Ranker]] = {}
+
+
+def register(state: type[Any], ranker: type[Ranker]) -> None:
+    """Make an algorithm known by its name, and its compiled functions by the type of its state."""
+    _compiled[state] = ranker
+    _rankers[ranker.name] = ranker
+
+
+def registered() -> dict[str, type[Ranker]]:
+    """Every algorithm by its name."""
+    return dict(_rankers)
+
+
+def rank(state: Any, rng: np.random.Generator, slate: Buffer) -> None:
+    """The rank of this state's algorithm; only compiled code can call it."""
+    raise TypeError("only compiled code can call this; use a ranker's own method")
+
+
+def learn(state: Any, slate: Buffer, clicks: Bools) -> bool:
+    """The learn of this state's algorithm; only compiled code can call it."""
+    raise TypeError("only compiled code can call this; use a ranker's own method")
+
+
+@overload(rank)
+def _rank(state: Any, rng: Any, slate: Any) -> Callable[..., None]:
+    function = _compiled[state.instance_class].compiled_rank
+
+    def implementation(state: Any, rng: Any, slate: Any) -> None:
+        function(state, rng, slate)
+
+    return implementation
+
+
+@overload(learn)
+def _learn(state: Any, slate: Any, clicks: Any) -> Callable[..., bool]:
+    function = _compiled[state.instance_class].compiled_learn
+
+    def implementation(state: Any, slate: Any, clicks: Any) -> bool:
+        return function(state, slate, clicks)  # type: ignore[no-any-return]
+
+    return implementation

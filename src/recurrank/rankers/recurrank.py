@@ -1,0 +1,467 @@
+"""RecurRank: Li, Lattimore, Szepesvari, *Online Learning to Rank with Features* (ICML 2019), Algorithm 1.
+
+The positions are partitioned into blocks of neighbours. Each block explores a few items at its first position, in
+proportion to an experimental design, and shows its best-known items in order below. Once each explored item a was
+answered T(a) times, the block estimates the attraction of all its items (up to one unknown factor, the examination of
+its first position), drops and orders them, splits where estimates are far apart, and its parts start the next phase.
+
+| paper                          | code                                                                   |
+|--------------------------------|------------------------------------------------------------------------|
+| ell, Delta_ell = 2^-ell        | ``phase``, ``_precision(phase)``                                       |
+| delta_ell                      | ``delta / (2 K ell (ell + 1))``, so that sum_ell 2 K delta_ell = delta |
+| A = (a_1, a_2, ...)            | ``Block.items``; its first m are ``State.leaders``                     |
+| K = (k, ..., k + m - 1)        | ``Block.first`` (from 0) and ``Block.width``                           |
+| pi, and d in T(a)              | the design's ``weights``, and ``value`` (its largest leverage, D)      |
+| T(a)                           | ``Block.visits``; ``State.short`` is what is left of it                |
+| D = {(beta, zeta)}             | ``Block.visits`` and ``State.clicks`` a explored item                  |
+| V, S, theta_hat = V^+ S        | ``_estimate``                                                          |
+| epsilon_i, u_i, A_i, K_i       | ``split``                                                              |
+
+Guarantee (Theorem 1): with delta = 1/sqrt(T), regret at most C K sqrt(d T log(L T)) under every click model that
+satisfies Assumptions 1 to 3 (``recurrank.clicks.assumptions`` checks them) with attraction linear in the features.
+
+Where this departs from the letter of Algorithm 1, and why, is in docs/deviations.md: the elimination rule of the proof
+(``elimination="literal"`` has the pseudocode's), D for d, blocks of one item, and answers that are late or lost.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import Any, Literal, NamedTuple, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from recurrank._arrays import Bools, Floats, Ints
+from recurrank._compiled import hot
+from recurrank.catalogue import Catalogue
+from recurrank.design.optimal import Design, optimal_design
+from recurrank.design.scan import Rows, products
+from recurrank.design.spanner import spanner_design
+from recurrank.rankers.ranker import Buffer, Feedback, Ranker, Seed, register
+from recurrank.slate import Slate
+
+ESTIMATE_DECIMALS = 10
+LEARNED, SURPLUS, LATE = 0, 1, 2
+ID, FIRST, WIDTH, START, STOP = 0, 1, 2, 3, 4
+
+
+class State(NamedTuple):
+    """All blocks at once. B blocks; E explored items, those of one block next to each other."""
+
+    leaders: Ints  # (K,) the first m items of each block, in order, at the block's positions
+    block: Ints  # (B, 5) id, first position, width m, and where its explored items start and stop
+    explored: Ints  # (E,) items
+    short: Ints  # (E,) answers still missing of T(a)
+    out: Ints  # (E,) slates that explore this item and are not answered yet
+    left: Ints  # (E,) max(short - out, 0): answers that nobody has been asked for yet
+    clicks: Ints  # (E,) clicks among the answers
+    open: Ints  # (B,) sum over the block of left
+    missing: Ints  # (B,) sum over the block of short
+    counts: Ints  # (3,) answers learned, surplus, late
+
+
+@hot
+def rank(state: State, rng: np.random.Generator, slate: Buffer) -> None:
+    """Line 4: one explored item at each block's first position, the leaders in order below it."""
+    items, marks, marked = slate.items, slate.marks, 0
+    for b in range(state.block.shape[0]):
+        first, stop = state.block[b, FIRST], state.block[b, FIRST] + state.block[b, WIDTH]
+        for k in range(first, stop):
+            items[k] = state.leaders[k]
+        entry = _draw(state, rng, b)
+        if entry < 0:
+            continue
+        marks[marked, 0], marks[marked, 1] = state.block[b, ID], entry - state.block[b, START]
+        marked += 1
+        # "put available items in {a_1, ..., a_m} sequentially": the leaders above tried's own place move down by one
+        tried = state.explored[entry]
+        above = tried
+        for k in range(first, stop):
+            above, items[k] = items[k], above
+            if above == tried:
+                break
+    if marked < len(marks):
+        marks[marked, 0] = -1
+
+
+@hot
+def _draw(state: State, rng: np.random.Generator, b: int) -> int:
+    """An explored item of block b, drawn in proportion to what is still to be asked; -1 if the block explores none.
+
+    When all that is missing has been asked for and not answered, some of it may be lost: ask for it again.
+    """
+    start, stop = state.block[b, START], state.block[b, STOP]
+    if start == stop:
+        return -1
+    again = state.open[b] == 0
+    share = state.short if again else state.left
+    at = int(rng.random() * (state.missing[b] if again else state.open[b]))
+    for e in range(start, stop):
+        if at < share[e]:
+            if not again:
+                state.left[e] -= 1
+                state.open[b] -= 1
+            state.out[e] += 1
+            return e
+        at -= share[e]
+    return -1  # cannot be: the shares add up to what was drawn from
+
+
+@hot
+def learn(state: State, slate: Buffer, clicks: Bools) -> bool:
+    """Lines 4-5: one more (beta, zeta) for each block that is still the one that asked. True when a block has all."""
+    due = False
+    for i in range(len(slate.marks)):
+        if slate.marks[i, 0] < 0:
+            break
+        b = _row(state, slate.marks[i, 0], i)
+        if b < 0:
+            state.counts[LATE] += 1
+            continue
+        entry = state.block[b, START] + slate.marks[i, 1]
+        _answered(state, b, entry)
+        if state.short[entry] == 0:
+            state.counts[SURPLUS] += 1
+            continue
+        if state.short[entry] > state.out[entry]:
+            state.left[entry] -= 1
+            state.open[b] -= 1
+        state.short[entry] -= 1
+        state.missing[b] -= 1
+        state.clicks[entry] += clicks[state.block[b, FIRST]]
+        state.counts[LEARNED] += 1
+        due |= state.missing[b] == 0
+    return due
+
+
+@hot
+def _row(state: State, block: int, guess: int) -> int:
+    """The row of the block with this id, most likely the guess; -1 if it is closed."""
+    if guess < len(state.open) and state.block[guess, ID] == block:
+        return guess
+    for b in range(len(state.open)):
+        if state.block[b, ID] == block:
+            return b
+    return -1
+
+
+@hot
+def _answered(state: State, b: int, entry: int) -> None:
+    """One slate less is out: if its item is short of answers, there is one more to ask for."""
+    if state.out[entry] > 0:
+        state.out[entry] -= 1
+        if state.short[entry] > state.out[entry]:
+            state.left[entry] += 1
+            state.open[b] += 1
+
+
+@dataclass
+class Block:
+    """One call of Algorithm 1: a run of neighbouring positions, and the items that compete for them.
+
+    Attributes:
+        id: its number, in the order of opening.
+        phase: ell.
+        first: its first position, counted from 0.
+        width: m, how many positions it has.
+        items: the items in order, best-known first, as places in the catalogue.
+        explored: the items that it tries at its first position.
+        visits: T(a), how many answers it wants of each of these.
+        parent: the id of the block it came from, -1 for the first.
+        opened: how many slates had been served when it opened.
+        progress: the share of the wanted answers that have come, from 0 to 1; 1 when it explores nothing.
+
+    """
+
+    id: int
+    phase: int
+    first: int
+    width: int
+    items: NDArray[np.int32]
+    explored: Ints
+    visits: Ints
+    parent: int
+    opened: int
+    progress: float = 0.0
+
+    @property
+    def positions(self) -> range:
+        """Its positions, counted from 0."""
+        return range(self.first, self.first + self.width)
+
+
+@dataclass(frozen=True)
+class ClosedBlock:
+    """What is remembered of a finished block: enough to draw the paper's Figure 1 and to check its lemmas."""
+
+    id: int
+    phase: int
+    first: int
+    width: int
+    items: int
+    parent: int
+    opened: int
+    closed: int
+    theta: Floats = field(repr=False)
+
+
+class RecurRank(Ranker):
+    """Rank a catalogue with features, learning from clicks under an unknown click model.
+
+    Args:
+        features: a matrix with a row an item, or a :class:`~recurrank.Catalogue`.
+        positions: K, how many items to show.
+        rounds: T, how many rounds are planned.
+        seed: of all its random choices; the same seed makes the same choices.
+        delta: the probability of failure that is accepted, by default 1/sqrt(rounds) (Theorem 1).
+        design: where blocks explore: ``"optimal"`` (G-optimal, with the guarantee) or ``"spanner"`` (volumetric
+            spanner: less extreme items and shorter phases; it often loses less, but only the former is proved).
+        elimination: ``"proof"``, the rule that the regret proof uses, or ``"literal"``, lines 6-8 as printed.
+        tolerance: of the G-optimal design, relative.
+
+    >>> import recurrank as rr
+    >>> ranker = rr.RecurRank(rr.synthetic(items=100, dim=3, seed=0).features, positions=4, rounds=1000, seed=0)
+    >>> slate = ranker.rank()
+    >>> ranker.learn(slate, [True, False, False, False])
+    >>> ranker.blocks[0].phase, list(ranker.blocks[0].positions), len(ranker.blocks[0].items)
+    (1, [0, 1, 2, 3], 100)
+
+    """
+
+    name = "recurrank"
+    reference = "Li, Lattimore, Szepesvari 2019"
+    believes = "general click model"
+    uses_features = True
+    regret_bound = "O(K sqrt(d T log(L T)))"
+    compiled_rank = rank
+    compiled_learn = learn
+
+    state: State
+
+    def __init__(
+        self,
+        features: ArrayLike | Catalogue,
+        positions: int,
+        rounds: int,
+        seed: Seed = None,
+        *,
+        delta: float | None = None,
+        design: Literal["optimal", "spanner"] = "optimal",
+        elimination: Literal["proof", "literal"] = "proof",
+        tolerance: float = 0.05,
+    ) -> None:
+        self._settings(features, positions, rounds, seed, delta, design, elimination, tolerance)
+        # "started by calling RecurRank(1, L, (1, ..., K)) where the order of L is random"
+        order = self.rng.permutation(len(self.catalogue)).astype(np.int32)
+        block = self._open(1, 0, self.positions, order, parent=-1)
+        # It may be any order: a first slate of explored items, which differ as much as items can, is no bad luck.
+        known = np.isin(order, block.explored)
+        block.items = np.concatenate([order[known], order[~known]])
+        self._blocks: list[Block] = [block]
+        self._assemble({}, Feedback(0, 0, 0))
+
+    def _settings(
+        self,
+        features: ArrayLike | Catalogue,
+        positions: int,
+        rounds: int,
+        seed: Seed,
+        delta: float | None,
+        design: str,
+        elimination: str,
+        tolerance: float,
+    ) -> None:
+        super().__init__(features, positions, rounds, seed)
+        self.delta = 1 / math.sqrt(self.rounds) if delta is None else float(delta)
+        if not 0 < self.delta <= 1:
+            raise ValueError(f"delta: {delta} is not a probability; give a number above 0 and at most 1")
+        if design not in ("optimal", "spanner"):
+            raise ValueError(f"design: {design!r} is unknown; choose 'optimal' or 'spanner'")
+        if elimination not in ("proof", "literal"):
+            raise ValueError(f"elimination: {elimination!r} is unknown; choose 'proof' or 'literal'")
+        if not 1e-6 <= tolerance < math.inf:
+            raise ValueError(f"tolerance: {tolerance} is too small or no number; give for example 0.05")
+        self.design, self.elimination, self.tolerance = design, elimination, float(tolerance)
+        products(Rows(self.catalogue.features[:1]), np.zeros(self.catalogue.dim))  # compiled now, not in a later round
+        self.history: list[ClosedBlock] = []
+        self._next_id = 0
+
+    @property
+    def blocks(self) -> list[Block]:
+        """What it knows: the partition of the positions, with each block's phase, items in order and progress."""
+        for b, block in enumerate(self._blocks):
+            wanted = int(block.visits.sum())
+            block.progress = 1 - int(self.state.missing[b]) / wanted if wanted else 1.0
+        return list(self._blocks)
+
+    @property
+    def feedback(self) -> Feedback:
+        """How many answers were learned from, were surplus or came late."""
+        return Feedback(*(int(count) for count in self.state.counts))
+
+    def drop(self, slate: Slate) -> None:
+        super().drop(slate)
+        for i, (identity, entry) in enumerate(slate.marks):
+            if identity < 0:
+                break
+            b = _row(self.state, identity, i)
+            if b >= 0:
+                _answered(self.state, b, self.state.block[b, START] + entry)
+
+    def plan(self) -> None:
+        """Close every block that has all its answers and open its parts (line 8)."""
+        after: list[Block] = []
+        carried: dict[int, tuple[Ints, Ints, Ints]] = {}
+        for b, block in enumerate(self._blocks):
+            part = slice(int(self.state.block[b, START]), int(self.state.block[b, STOP]))
+            if len(block.visits) and self.state.missing[b] == 0:
+                after += self._split(block, self.state.clicks[part])
+            else:
+                after.append(block)
+                carried[block.id] = (self.state.short[part], self.state.out[part], self.state.clicks[part])
+        self._blocks = after
+        self._assemble(carried, self.feedback)
+
+    def _open(self, phase: int, first: int, width: int, items: NDArray[np.int32], parent: int) -> Block:
+        """Lines 1-3: a design on the items, and how often each is to be tried."""
+        identity, self._next_id = self._next_id, self._next_id + 1
+        explored, visits = np.empty(0, np.int64), np.empty(0, np.int64)
+        design = self._design(items)
+        if design is not None:
+            # T(a) = ceil( D pi(a) / (2 Delta^2) log(|A| / delta_ell) ), delta_ell = delta / (2 K ell (ell + 1))
+            delta = self.delta / (2 * self.positions * phase * (phase + 1))
+            size = design.value if self.design == "optimal" else design.rank  # deviations.md, "the spanner's visits"
+            wanted = size * design.weights / (2 * _precision(phase) ** 2) * math.log(len(items) / delta)
+            often = np.argsort(-wanted, kind="stable")  # the most wanted first: the draw finds them first
+            explored = design.support[often]
+            visits = np.ceil(np.minimum(wanted[often], 2.0**52)).astype(np.int64)
+        return Block(identity, phase, first, width, items, explored, visits, parent, self.served)
+
+    def _design(self, items: NDArray[np.int32]) -> Design | None:
+        """Where a block explores, its support as items; None where there is nothing to find out (one item, or all zero)."""
+        if len(items) == 1:
+            return None
+        order = np.sort(items)
+        everything = len(items) == len(self.catalogue)  # then the catalogue is read in place, without an index
+        rows = Rows(self.catalogue.features, None if everything else order)
+        if not any(chunk.any() for _, chunk in rows.chunks()):
+            return None
+        design = optimal_design(rows, self.tolerance) if self.design == "optimal" else spanner_design(rows, self.rng)
+        return design._replace(support=order[design.support].astype(np.int64))
+
+    def _split(self, block: Block, clicks: Ints) -> list[Block]:
+        """Lines 5-8: estimate, order, eliminate, cut, and open the parts that have positions."""
+        theta = self._estimate(block, clicks)
+        # Rounded, so that what is equal but for the last bits is equal, and the same on every machine.
+        estimates = products(Rows(self.catalogue.features, block.items), theta).round(ESTIMATE_DECIMALS)
+        parts = split(estimates, block.width, _precision(block.phase), self.elimination)
+        of_block = (block.id, block.phase, block.first, block.width, len(block.items), block.parent, block.opened)
+        self.history.append(ClosedBlock(*of_block, closed=self.served, theta=theta))
+        opened, first, stop = [], block.first, block.first + block.width
+        for part in parts:
+            width = min(len(part), stop - first)
+            opened.append(self._open(block.phase + 1, first, width, block.items[part], block.id))
+            first += width
+        return opened
+
+    def _estimate(self, block: Block, clicks: Ints) -> Floats:
+        """Line 5: theta_hat = V^+ S with V = sum T(a) a a', S = sum clicks(a) a, as least squares on sqrt(T(a)) a.
+
+        On the span of the items any solution gives the same estimates; solving for columns of equal scale keeps digits.
+        """
+        root = np.sqrt(block.visits)
+        rows = Rows(self.catalogue.features).take(block.explored) / self.catalogue.scales
+        slack = 3e-6 if self.catalogue.features.dtype == np.float32 else 1e-9
+        theta = np.linalg.lstsq(rows * root[:, None], clicks / root, rcond=slack)[0]
+        scaled: Floats = theta / self.catalogue.scales
+        return scaled
+
+    def _assemble(self, carried: dict[int, tuple[Ints, Ints, Ints]], counts: Feedback) -> None:
+        """The blocks as a state, with what is carried over of those that go on."""
+        table = np.zeros((len(self._blocks), 5), np.int64)
+        start = 0
+        for b, block in enumerate(self._blocks):
+            stop = start + len(block.visits)
+            table[b] = (block.id, block.first, block.width, start, stop)
+            start = stop
+        columns = [
+            carried.get(block.id, (block.visits, np.zeros_like(block.visits), np.zeros_like(block.visits)))
+            for block in self._blocks
+        ]
+        short, out, clicks = (np.concatenate([column[i] for column in columns]) for i in range(3))
+        left = np.maximum(short - out, 0)
+        self.state = State(
+            leaders=np.concatenate([block.items[: block.width] for block in self._blocks]).astype(np.int64),
+            block=table,
+            explored=np.concatenate([block.explored for block in self._blocks]),
+            short=short,
+            out=out,
+            left=left,
+            clicks=clicks,
+            open=np.array([left[row[START] : row[STOP]].sum() for row in table], np.int64),
+            missing=np.array([short[row[START] : row[STOP]].sum() for row in table], np.int64),
+            counts=np.array(counts, np.int64),
+        )
+
+    def options(self) -> dict[str, Any]:
+        return {"delta": self.delta, "design": self.design, "elimination": self.elimination, "tolerance": self.tolerance}
+
+    @classmethod
+    def restore(cls, features: ArrayLike | Catalogue, **arguments: Any) -> Self:
+        ranker = cls.__new__(cls)  # without the first block, whose design would be computed for nothing
+        ranker._settings(features, **arguments)
+        return ranker
+
+    def pack(self) -> tuple[dict[str, Any], dict[str, np.ndarray[Any, Any]]]:
+        arrays: dict[str, np.ndarray[Any, Any]] = {f"state.{name}": getattr(self.state, name) for name in State._fields}
+        for block in self._blocks:
+            arrays |= {f"{name}.{block.id}": getattr(block, name) for name in _BLOCK_ARRAYS}
+        arrays |= {f"theta.{closed.id}": closed.theta for closed in self.history}
+        values = {
+            "next": self._next_id,
+            "blocks": [{name: getattr(block, name) for name in _BLOCK_VALUES} for block in self._blocks],
+            "history": [{name: getattr(closed, name) for name in _CLOSED_VALUES} for closed in self.history],
+        }
+        return values, arrays
+
+    def unpack(self, values: dict[str, Any], arrays: dict[str, np.ndarray[Any, Any]]) -> None:
+        self.state = State(*(arrays[f"state.{name}"] for name in State._fields))
+        self._next_id = values["next"]
+        self._blocks = []
+        for block in values["blocks"]:
+            kept: dict[str, Any] = {name: arrays[f"{name}.{block['id']}"] for name in _BLOCK_ARRAYS}
+            self._blocks.append(Block(**block, **kept))
+        self.history = [ClosedBlock(**closed, theta=arrays[f"theta.{closed['id']}"]) for closed in values["history"]]
+
+
+_BLOCK_VALUES = ("id", "phase", "first", "width", "parent", "opened")
+_BLOCK_ARRAYS = ("items", "explored", "visits")
+_CLOSED_VALUES = ("id", "phase", "first", "width", "items", "parent", "opened", "closed")
+
+
+def _precision(phase: int) -> float:
+    """Delta_ell = 2^-ell."""
+    return 2.0**-phase
+
+
+def split(estimates: Floats, width: int, precision: float, elimination: str) -> list[Ints]:
+    """Lines 6-8: the parts of a block with these estimates, as places in its order, each part best first.
+
+    The proof's rule first: drop a when <theta_hat, a^(m) - a> >= 2 Delta, m items being that much better. Then cut where
+    neighbours differ by 2 Delta, and leave out the parts that begin below the block's last position.
+    """
+    kept = np.arange(len(estimates))
+    if elimination == "proof" and len(estimates) > width:
+        worst_shown = np.partition(estimates, len(estimates) - width)[len(estimates) - width]  # that of a^(m)
+        kept = np.flatnonzero(worst_shown - estimates < 2 * precision)
+    order = kept[np.argsort(-estimates[kept], kind="stable")]
+    falling = estimates[order]
+    cuts = np.flatnonzero(falling[:-1] - falling[1:] >= 2 * precision) + 1  # u_1, ..., u_{p-1}
+    starts = [0, *(int(u) for u in cuts if u < width)]
+    stops = [*(int(u) for u in cuts), len(order)]
+    return [order[start:stop] for start, stop in zip(starts, stops, strict=False)]
+
+
+register(State, RecurRank)

@@ -1,0 +1,96 @@
+"""Saving and loading rankers: bytes with a version and a digest, never pickle.
+
+    magic (10 bytes)  version (2)  length of the header (8)  header (JSON)  arrays, end to end  SHA-256 of all before (32)
+
+The header names the algorithm, what it was made with, the catalogue's fingerprint, the state of the random stream and
+the type, shape and place of every array.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from recurrank.catalogue import Catalogue, as_catalogue
+from recurrank.rankers.ranker import Ranker, registered
+
+MAGIC = b"recurrank\n"
+VERSION = 1
+_HEAD = len(MAGIC) + 2 + 8
+_DIGEST = 32
+
+
+def save(ranker: Ranker) -> bytes:
+    """All of a ranker but its catalogue."""
+    values, arrays = ranker.pack()
+    places, body = [], []
+    for name, array in arrays.items():
+        places.append([name, array.dtype.str, list(array.shape)])
+        body.append(np.ascontiguousarray(array).tobytes())
+    header = json.dumps(
+        {
+            "algorithm": ranker.name,
+            "fingerprint": ranker.catalogue.fingerprint,
+            "positions": ranker.positions,
+            "rounds": ranker.rounds,
+            "options": ranker.options(),
+            "identity": ranker.identity,
+            "served": ranker.served,
+            "random": ranker.rng.bit_generator.state,
+            "values": values,
+            "arrays": places,
+        },
+        sort_keys=True,
+    ).encode()
+    blob = b"".join([MAGIC, VERSION.to_bytes(2, "big"), len(header).to_bytes(8, "big"), header, *body])
+    return blob + hashlib.sha256(blob).digest()
+
+
+def load(blob: bytes, features: ArrayLike | Catalogue) -> Ranker:
+    """The ranker that was saved, on the same catalogue.
+
+    Raises ValueError for bytes that are no saved ranker, truncated, altered or of a newer version, and for another
+    catalogue than the one that the ranker learned on.
+    """
+    header, body = _open(bytes(blob))
+    algorithms = registered()
+    if header["algorithm"] not in algorithms:
+        raise ValueError(f"saved ranker: unknown algorithm {header['algorithm']!r}; update recurrank")
+    catalogue = as_catalogue(features)
+    if catalogue.fingerprint != header["fingerprint"]:
+        raise ValueError("features: not the catalogue that the saved ranker learned on; load it with the same features and ids")
+    ranker = algorithms[header["algorithm"]].restore(
+        catalogue, positions=header["positions"], rounds=header["rounds"], seed=0, **header["options"]
+    )
+    ranker.identity, ranker.served = header["identity"], header["served"]
+    ranker.rng.bit_generator.state = header["random"]
+    ranker.unpack(header["values"], _arrays(header["arrays"], body))
+    return ranker
+
+
+def _open(blob: bytes) -> tuple[dict[str, Any], memoryview]:
+    if not blob.startswith(MAGIC):
+        raise ValueError("saved ranker: these bytes are not one; give what save() returned")
+    if len(blob) < _HEAD + _DIGEST:
+        raise ValueError("saved ranker: truncated; give all that save() returned")
+    version = int.from_bytes(blob[len(MAGIC) : len(MAGIC) + 2], "big")
+    if version > VERSION:
+        raise ValueError(f"saved ranker: version {version} is newer than {VERSION}, the newest known here; update recurrank")
+    if hashlib.sha256(memoryview(blob)[:-_DIGEST]).digest() != blob[-_DIGEST:]:
+        raise ValueError("saved ranker: truncated or altered (its digest does not match); restore it from a copy")
+    length = int.from_bytes(blob[_HEAD - 8 : _HEAD], "big")
+    header: dict[str, Any] = json.loads(blob[_HEAD : _HEAD + length])
+    return header, memoryview(blob)[_HEAD + length : -_DIGEST]
+
+
+def _arrays(places: list[list[Any]], body: memoryview) -> dict[str, np.ndarray[Any, Any]]:
+    arrays, start = {}, 0
+    for name, dtype, shape in places:
+        count = int(np.prod(shape, dtype=np.int64))
+        arrays[name] = np.frombuffer(body, dtype=dtype, count=count, offset=start).reshape(shape).copy()
+        start += arrays[name].nbytes
+    return arrays

@@ -1,0 +1,119 @@
+"""A ranker meets a click model: the loop, compiled for every pair of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from recurrank._arrays import Bools, Floats, Ints
+from recurrank._compiled import hot
+from recurrank.clicks.model import ClickModel, examine, sample
+from recurrank.rankers.ranker import Buffer, Ranker, learn, rank
+
+
+@hot
+def play(
+    state: Any,
+    rng: np.random.Generator,
+    slate: Buffer,
+    model: Any,
+    users: np.random.Generator,
+    clicks: Bools,
+    chi: Floats,
+    best: Floats,
+    lost: Floats,
+    clicked: Ints,
+    rounds: int,
+) -> int:
+    """Up to ``rounds`` rounds, stopping after one that makes a decision due; how many were played, negative if one is due.
+
+    ``lost[k]`` grows by v(A*, k) - v(A, k), so that regret is in expectation, and known for every position.
+    """
+    for t in range(rounds):
+        rank(state, rng, slate)
+        examine(model, slate.items, chi)
+        sample(model, slate.items, users, clicks)
+        for k in range(len(chi)):
+            lost[k] += best[k] - chi[k] * model.attraction[slate.items[k]]
+            clicked[0] += clicks[k]
+        if learn(state, slate, clicks):
+            return -(t + 1)
+    return rounds
+
+
+class Simulation:
+    """A ranker and simulated users, round by round.
+
+    Attributes:
+        round: how many rounds have been played.
+        lost: regret by position so far, in expectation.
+        due: whether the ranker has a decision to make before the next round.
+
+    """
+
+    def __init__(self, ranker: Ranker, model: ClickModel, seed: int | np.random.SeedSequence) -> None:
+        if len(model.attraction) != len(ranker.catalogue):
+            raise ValueError(
+                f"model: {len(model.attraction)} items, but the ranker has {len(ranker.catalogue)}; they must be the same"
+            )
+        if model.positions is not None and model.positions < ranker.positions:
+            raise ValueError(f"model: parameters for {model.positions} positions, but the ranker shows {ranker.positions}")
+        self.ranker, self.model = ranker, model
+        self.users = np.random.Generator(np.random.PCG64(seed))
+        self.best = model.expected(model.best(ranker.positions))
+        self.round = 0
+        self.lost = np.zeros(ranker.positions)
+        self._clicked = np.zeros(1, np.int64)
+        self.due = False
+        self._clicks = np.zeros(ranker.positions, np.bool_)
+        self._chi = np.zeros(ranker.positions)
+        self._slate = Buffer.empty(ranker.positions)
+
+    @property
+    def clicked(self) -> int:
+        """Clicks so far."""
+        return int(self._clicked[0])
+
+    def prepare(self) -> None:
+        """Compile what is not compiled yet, playing no round."""
+        if self.model.state is not None:
+            self._play(0)
+
+    def advance(self, until: int) -> None:
+        """Play to round ``until``, or to the first decision on the way (then ``due``): ``ranker.plan()`` makes it."""
+        self.due = False
+        if self.model.state is None:
+            self._interpret(until)
+            return
+        played = self._play(until - self.round)
+        self.due = played < 0
+        self.round += abs(played)
+        self.ranker.served += abs(played)
+
+    def _play(self, rounds: int) -> int:
+        return play(
+            self.ranker.state,
+            self.ranker.rng,
+            self._slate,
+            self.model.state,
+            self.users,
+            self._clicks,
+            self._chi,
+            self.best,
+            self.lost,
+            self._clicked,
+            rounds,
+        )
+
+    def _interpret(self, until: int) -> None:
+        """The same rounds for a model that cannot be compiled."""
+        kind = type(self.ranker)
+        while self.round < until and not self.due:
+            kind.compiled_rank(self.ranker.state, self.ranker.rng, self._slate)
+            self.lost += self.best - self.model.expected(self._slate.items)
+            self._clicks[:] = self.model.sample(self._slate.items, self.users)
+            self._clicked[0] += self._clicks.sum()
+            self.round += 1
+            self.ranker.served += 1
+            self.due = bool(kind.compiled_learn(self.ranker.state, self._slate, self._clicks))

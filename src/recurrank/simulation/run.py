@@ -1,0 +1,89 @@
+"""``simulate``: a ranker against simulated users, with exact regret at checkpoints."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from recurrank._arrays import Floats, Ints, as_count
+from recurrank.clicks.model import ClickModel
+from recurrank.rankers.ranker import Ranker
+from recurrank.simulation.loop import Simulation
+
+
+class Run(NamedTuple):
+    """What happened: cumulative regret and clicks at checkpoints.
+
+    Attributes:
+        rounds: the checkpoints, as numbers of rounds played.
+        regret: expected clicks of the best ranking less those of what was shown, summed up to each checkpoint.
+        clicks: clicks seen up to each checkpoint.
+        seconds: time of the rounds and decisions, without compilation.
+
+    """
+
+    rounds: Ints
+    regret: Floats
+    clicks: Ints
+    seconds: float
+
+
+def simulate(
+    ranker: Ranker,
+    model: ClickModel,
+    rounds: int,
+    seed: int | np.random.SeedSequence = 0,
+    *,
+    checkpoints: ArrayLike | None = None,
+    progress: Callable[[int], None] | None = None,
+) -> Run:
+    """Let ``ranker`` rank and learn for ``rounds`` rounds of users who click as ``model`` says.
+
+    The ranker goes on from where it is, and is changed. The same ranker, model and seed give the same result.
+
+    Args:
+        ranker: what ranks.
+        model: how users click, over the same items.
+        rounds: how many rounds to play.
+        seed: of the users.
+        checkpoints: rounds at which to note regret and clicks; by default about 100, evenly spread on a log scale.
+        progress: called now and then with the number of rounds played.
+
+    >>> import recurrank as rr
+    >>> problem = rr.synthetic(items=50, dim=3, seed=0)
+    >>> ranker = rr.RecurRank(problem.features, positions=3, rounds=2000, seed=0)
+    >>> run = rr.simulate(ranker, rr.clicks.DocumentBased(problem.attraction), rounds=2000, seed=1)
+    >>> int(run.rounds[-1]), len(run.regret) == len(run.rounds)
+    (2000, True)
+
+    """
+    rounds = as_count("rounds", rounds)
+    marks = _checkpoints(rounds, checkpoints)
+    simulation = Simulation(ranker, model, seed)
+    simulation.prepare()
+    regret, clicks = np.empty(len(marks)), np.empty(len(marks), np.int64)
+    began = time.perf_counter()
+    for i, mark in enumerate(marks):
+        while simulation.round < mark:
+            simulation.advance(int(mark))
+            if simulation.due:
+                ranker.plan()
+        regret[i], clicks[i] = simulation.lost.sum(), simulation.clicked
+        if progress is not None:
+            progress(simulation.round)
+    return Run(marks, regret, clicks, time.perf_counter() - began)
+
+
+def _checkpoints(rounds: int, given: ArrayLike | None) -> Ints:
+    if given is None:
+        return np.unique(np.geomspace(1, rounds, 100).round().astype(np.int64))
+    marks = np.asarray(given)
+    if marks.ndim != 1 or marks.size == 0 or marks.dtype.kind not in "iu":
+        raise ValueError("checkpoints: give a list of whole numbers of rounds")
+    if marks[0] < 1 or marks[-1] > rounds or (np.diff(marks) <= 0).any():
+        raise ValueError(f"checkpoints: give increasing rounds between 1 and {rounds}")
+    return marks.astype(np.int64)

@@ -1,0 +1,47 @@
+"""Slates: what a ranker shows, and what it wants to remember of it until the clicks come."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from recurrank._arrays import Ints
+
+
+@dataclass(frozen=True, eq=False)
+class Slate:
+    """A ranking that was shown.
+
+    Attributes:
+        items: the items, best place first, as places in the catalogue; shape (K,).
+        marks: what the ranker explored, in its own terms; shape (K, 2). For RecurRank, a row a block: the block's id,
+            and which of its explored items stands at its first position. A row that starts with -1 ends them.
+        number: how many slates this ranker had served before.
+        ranker: which ranker served it; feedback to another one is refused.
+
+    """
+
+    items: Ints
+    marks: Ints
+    number: int
+    ranker: str
+
+    def __len__(self) -> int:
+        return len(self.items)
+
+
+def as_items(slate: Slate | ArrayLike, items: int, positions: int | None = None) -> Ints:
+    """The places in the catalogue that a slate shows; ValueError unless they are different places that exist."""
+    places = np.asarray(slate.items if isinstance(slate, Slate) else slate)
+    if places.ndim != 1 or places.size == 0 or places.dtype.kind not in "iu":
+        raise ValueError(f"slate: {places.dtype} of shape {places.shape}; give a list of item numbers")
+    if places.min() < 0 or places.max() >= items:
+        wrong = places[(places < 0) | (places >= items)][0]
+        raise ValueError(f"slate: item {wrong} does not exist; items go from 0 to {items - 1}")
+    if len(np.unique(places)) < len(places):
+        raise ValueError("slate: an item stands in it twice; a ranking shows each item once")
+    if positions is not None and len(places) > positions:
+        raise ValueError(f"slate: {len(places)} items, but the click model has parameters for {positions} positions")
+    return np.ascontiguousarray(places, dtype=np.int64)

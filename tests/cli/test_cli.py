@@ -1,0 +1,186 @@
+"""The commands as a person runs them: output, JSON, files, and one line for every mistake."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from recurrank.cli import COMMANDS, main
+
+SMALL = ["--items", "30", "--dim", "3", "--positions", "4", "--rounds", "2000"]
+
+
+@pytest.fixture
+def call(capsys):
+    def run(*arguments):
+        with pytest.raises(SystemExit) as stop:
+            main(list(arguments))
+        out = capsys.readouterr()
+        return stop.value.code, out.out, out.err
+
+    return run
+
+
+def test_help_lists_every_command_and_imports_nothing_heavy():
+    script = """
+import sys
+from recurrank.cli import main
+try:
+    main(["--help"])
+except SystemExit:
+    print([name for name in ("numba", "matplotlib", "numpy") if name in sys.modules])
+"""
+    out = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout
+    assert out.splitlines()[-1] == "[]"
+    for name, line in COMMANDS.items():
+        assert f"{name} " in out
+        assert line in " ".join(out.split())
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_has_help(call, name):
+    code, out, _ = call(name, "--help")
+    assert code == 0
+    assert out.startswith(f"Usage: recurrank {name}")
+
+
+def test_no_arguments_is_help(call):
+    code, out, _ = call()
+    assert code == 0
+    assert "Commands:" in out
+
+
+def test_simulate_json_is_the_contract(call):
+    code, out, err = call("simulate", *SMALL, "--clicks", "cascade", "--seed", "3", "--json")
+    assert (code, err) == (0, "")
+    document = json.loads(out)
+    assert set(document) == {
+        "ranker", "clicks", "items", "dim", "positions", "rounds", "seed", "regret", "clicks_total", "seconds", "checkpoints"
+    }  # fmt: skip
+    assert document["checkpoints"][-1] == [2000, document["regret"]]
+    assert (document["ranker"], document["clicks"], document["seed"]) == ("recurrank", "cascade", 3)
+    again = json.loads(call("simulate", *SMALL, "--clicks", "cascade", "--seed", "3", "--json")[1])
+    assert again["regret"] == document["regret"]
+    other = json.loads(call("simulate", *SMALL, "--clicks", "cascade", "--seed", "4", "--json")[1])
+    assert other["regret"] != document["regret"]
+
+
+def test_simulate_for_people_with_options_and_a_plot(call, tmp_path):
+    plot = tmp_path / "curve.svg"
+    code, out, _ = call("simulate", *SMALL, "--option", "design=spanner", "--option", "delta=0.5", "--plot", str(plot))
+    assert code == 0
+    assert "2,000" in out
+    assert "best ranking" in out
+    assert "<svg" in plot.read_text()
+
+
+def test_trace_draws_the_blocks(call, tmp_path):
+    out_file = tmp_path / "flow.svg"
+    code, out, _ = call("trace", *SMALL, "--out", str(out_file), "--json")
+    assert code == 0
+    blocks = json.loads(out)["blocks"]
+    assert blocks[0] == {
+        "id": 0, "phase": 1, "first": 1, "last": 4, "items": 30, "parent": -1, "opened": 0, "closed": blocks[0]["closed"]
+    }  # fmt: skip
+    assert "<svg" in out_file.read_text()
+    assert call("trace", *SMALL, "--out", str(tmp_path / "flow.png"))[0] == 0
+
+
+def test_design_of_a_file(call, tmp_path):
+    features = np.random.default_rng(0).standard_normal((200, 3))
+    path = tmp_path / "x.npy"
+    np.save(path, features)
+    document = json.loads(call("design", str(path), "--json")[1])
+    assert document["rank"] == 3
+    assert document["value"] <= 3.15
+    assert sum(document["weights"]) == pytest.approx(1)
+    assert len(document["support"]) == len(document["weights"]) <= 6
+    code, out, _ = call("design", str(path), "--spanner")
+    assert code == 0
+    assert "explore" in out
+
+
+def test_lists(call):
+    rankers = json.loads(call("rankers", "--json")[1])
+    assert "recurrank" in [row["name"] for row in rankers]
+    assert all(row["paper"] and row["regret"] and row["believes"] for row in rankers)
+    clicks = json.loads(call("clicks", "--json")[1])
+    holds = {row["name"]: row["holds"] for row in clicks}
+    assert holds["cascade"] == {"1": True, "2": True, "3": True, "max": True}
+    assert holds["user-browsing"]["1"] is False
+    assert holds["factored"] == {}
+    for name in ("rankers", "clicks"):
+        assert call(name)[0] == 0
+
+
+def test_paper_json_is_the_contract(call, tmp_path):
+    code, out, err = call(
+        "paper",
+        "--environments",
+        "cascade",
+        "--runs",
+        "2",
+        "--rounds-scale",
+        "0.01",
+        "--jobs",
+        "1",
+        "--json",
+        "--out",
+        str(tmp_path / "new"),
+    )
+    assert (code, err) == (0, "")
+    (row,) = json.loads(out)
+    assert set(row) == {
+        "environment", "ranker", "rounds", "runs", "regret_mean", "regret_se", "seconds_mean", "paper_regret", "paper_seconds"
+    }  # fmt: skip
+    assert (row["environment"], row["rounds"], row["runs"]) == ("cascade", 5000, 2)
+    assert (tmp_path / "new" / "regret.png").exists()
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["nope"],
+        ["simulate", "--nope"],
+        ["simulate", "--items", "many"],
+        ["simulate", "--items", "0"],
+        ["simulate", "--items", "3", "--positions", "4"],
+        ["simulate", "--dim", "1"],
+        ["simulate", "--rounds", "0"],
+        ["simulate", "--seed", "-1"],
+        ["simulate", "--ranker", "nope"],
+        ["simulate", "--clicks", "nope"],
+        ["simulate", *SMALL, "--option", "delta"],
+        ["simulate", *SMALL, "--option", "delta=7"],
+        ["simulate", *SMALL, "--option", "nope=7"],
+        ["simulate", *SMALL, "--plot", "curve.txt"],
+        ["simulate", *SMALL, "--plot", "no/such/folder/curve.png"],
+        ["trace", *SMALL, "--out", "flow.gif"],
+        ["design", "no-such-file.npy"],
+        ["design", "pyproject.toml"],
+        ["design"],
+        ["paper", "--environments", "moon"],
+        ["paper", "--rankers", "nope"],
+        ["paper", "--runs", "0"],
+        ["paper", "--jobs", "0"],
+        ["paper", "--out", "pyproject.toml"],
+    ],
+)
+def test_a_mistake_gets_one_line_and_exit_code_2(call, arguments):
+    code, out, err = call(*arguments)
+    assert code == 2
+    assert out == ""
+    assert err.startswith("recurrank: ")
+    assert err.count("\n") == 1
+
+
+def test_a_design_of_bad_numbers_says_where(call, tmp_path):
+    features = np.ones((5, 2))
+    features[3, 1] = np.nan
+    np.save(tmp_path / "x.npy", features)
+    code, _, err = call("design", str(tmp_path / "x.npy"))
+    assert (code, err) == (2, "recurrank: features[3, 1]: nan is not finite; give numbers for every feature\n")

@@ -1,0 +1,166 @@
+"""Every click model against enumeration of all click patterns, against its literal twin, and against its own samples."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests import naive
+
+import recurrank as rr
+from recurrank.clicks.model import models
+
+POSITIONS = 4
+
+
+def cases(seed):
+    """Each model with random parameters, and its twin's parameters for a list of items."""
+    rng = np.random.default_rng(seed)
+    alpha = rng.random(6)
+    examination, continuation = rng.random(POSITIONS), rng.random(POSITIONS)
+    matrix = rng.random((POSITIONS, POSITIONS))
+    satisfaction, gamma, a1, a2, a3 = rng.random(6), *rng.random(4)
+
+    def chi(items, k):
+        total = 1.0
+        for j in range(k):
+            total *= 1 - 0.3 * (items[j] + 1) / (j + 2) / 3
+        return total
+
+    clicks = rr.clicks
+    return {
+        "document-based": (clicks.DocumentBased(alpha), lambda items: ()),
+        "position-based": (clicks.PositionBased(alpha, examination), lambda items: (examination,)),
+        "cascade": (clicks.Cascade(alpha), lambda items: ()),
+        "dependent-click": (clicks.DependentClick(alpha, continuation), lambda items: (continuation,)),
+        "user-browsing": (clicks.UserBrowsing(alpha, matrix), lambda items: (matrix,)),
+        "dynamic-bayesian": (clicks.DynamicBayesian(alpha, satisfaction, gamma), lambda items: (satisfaction[items], gamma)),
+        "click-chain": (clicks.ClickChain(alpha, a1, a2, a3), lambda items: (a1, a2, a3)),
+        "factored": (clicks.Factored(alpha, chi), lambda items: ([chi(items, k) for k in range(len(items))],)),
+    }
+
+
+SHORT = {name: name.replace("-", "_").split("_")[0] for name in cases(0)} | {
+    "dependent-click": "dependent",
+    "user-browsing": "browsing",
+    "dynamic-bayesian": "bayesian",
+    "click-chain": "chain",
+}
+NAMES = list(cases(0))
+
+
+def test_every_registered_model_is_tested():
+    assert sorted(NAMES) == sorted(models())
+
+
+@pytest.mark.parametrize("name", NAMES)
+@given(seed=st.integers(0, 10**6), length=st.integers(1, POSITIONS))
+def test_expected_is_the_sum_over_all_patterns(name, seed, length):
+    model, parameters = cases(seed)[name] if name != "factored" else cases(seed % 3)[name]
+    items = np.random.default_rng(seed).permutation(6)[:length]
+    alpha = model.attraction[items]
+    pattern = getattr(naive, f"{SHORT[name]}_pattern")
+    total = sum(pattern(alpha, c, *parameters(items)) for c in itertools.product([False, True], repeat=length))
+    assert total == pytest.approx(1)  # the twin is a distribution
+    expected = naive.marginals(lambda c: pattern(alpha, c, *parameters(items)), length)
+    np.testing.assert_allclose(model.expected(items), expected, atol=1e-12)
+    np.testing.assert_allclose(model.examine(items) * alpha, expected, atol=1e-12)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_sample_is_the_twins_on_the_same_stream(name):
+    model, parameters = cases(1)[name]
+    ours, theirs, shuffle = (np.random.default_rng(s) for s in (5, 5, 6))
+    twin = getattr(naive, f"{SHORT[name]}_sample")
+    for _ in range(500):
+        items = shuffle.permutation(6)[:POSITIONS]
+        clicks = model.sample(items, ours)
+        assert clicks.tolist() == [bool(c) for c in twin(model.attraction[items], theirs, *parameters(items))]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_samples_follow_every_pattern(name):
+    """40,000 draws; every pattern's count within 5 standard deviations of what enumeration says."""
+    model, parameters = cases(2)[name]
+    items, draws, rng = np.array([3, 0, 5]), 40_000, np.random.default_rng(0)
+    counts: dict[tuple[bool, ...], int] = {}
+    for _ in range(draws):
+        key = tuple(model.sample(items, rng).tolist())
+        counts[key] = counts.get(key, 0) + 1
+    pattern = getattr(naive, f"{SHORT[name]}_pattern")
+    for clicks in itertools.product([False, True], repeat=3):
+        p = pattern(model.attraction[items], clicks, *parameters(items))
+        assert abs(counts.get(clicks, 0) - draws * p) <= 5 * np.sqrt(draws * p * (1 - p)) + 1e-9
+
+
+def test_factored_that_cannot_be_compiled_gives_the_same_run():
+    problem = rr.synthetic(items=20, dim=3, seed=0)
+    table = {k: 0.8**k for k in range(5)}  # numba has no dictionaries of a closure
+    slow = rr.clicks.Factored(problem.attraction, lambda items, k: table[k])
+    fast = rr.clicks.Factored(problem.attraction, lambda items, k: 0.8**k)
+    assert slow.state is None
+    assert fast.state is not None
+    runs = [
+        rr.simulate(rr.RecurRank(problem.features, positions=5, rounds=2000, seed=0), model, 2000, seed=3)
+        for model in (slow, fast)
+    ]
+    np.testing.assert_allclose(runs[0].regret, runs[1].regret, rtol=1e-9)
+    assert runs[0].clicks.tolist() == runs[1].clicks.tolist()
+
+
+def test_factored_refuses_what_is_no_probability():
+    with pytest.raises(ValueError, match=r"^chi\[1\]: 1.5 lies outside"):
+        rr.clicks.Factored([0.5, 0.5], lambda items, k: 1.0 + k / 2).examine([0, 1])
+    with pytest.raises(ValueError, match=r"^chi: 3 is not a function"):
+        rr.clicks.Factored([0.5], 3)
+
+
+@pytest.mark.parametrize("bad", [-0.1, 1.1, float("nan"), float("inf")])
+@pytest.mark.parametrize("name", [n for n in NAMES if n != "factored"])
+def test_parameters_outside_the_unit_interval(name, bad):
+    kind = models()[name]
+    good, _ = cases(0)[name]
+    arguments = {p: getattr(good, p) for p in rr.clicks.presets.parameters(name)}
+    with pytest.raises(ValueError, match=r"^attraction\[1\]: .* lies outside \[0, 1\]"):
+        kind([0.5, bad, 0.1, 0.1, 0.1, 0.1], **arguments)
+    for field, value in arguments.items():
+        worse = np.array(value, dtype=float)
+        worse.flat[0] = bad
+        with pytest.raises(ValueError, match=rf"^{field}"):
+            kind(good.attraction, **{**arguments, field: worse if worse.ndim else float(worse)})
+
+
+@pytest.mark.parametrize(
+    ("slate", "word"),
+    [
+        ([0, 0], "twice"),
+        ([6], "does not exist"),
+        ([-1], "does not exist"),
+        ([], "item numbers"),
+        ([0.5], "item numbers"),
+        ([0, 1, 2, 3, 4], "4 positions"),
+    ],
+)
+def test_bad_slates(slate, word):
+    model = cases(0)["position-based"][0]
+    with pytest.raises(ValueError, match=rf"^slate: .*{word}"):
+        model.examine(slate)
+
+
+def test_make_by_short_name_and_unknown_parameters():
+    assert rr.clicks.make("pbm", [0.5, 0.4], 2).name == "position-based"
+    assert rr.clicks.make("dcm", [0.5, 0.4], 2, continuation=[0.1, 0.1]).examine([0, 1])[1] == pytest.approx(0.55)
+    with pytest.raises(ValueError, match=r"^clicks: 'x' is not a click model; choose from"):
+        rr.clicks.make("x", [0.5], 1)
+    with pytest.raises(ValueError, match=r"^gamma: the cascade model has no such parameter"):
+        rr.clicks.make("cascade", [0.5], 1, gamma=1)
+
+
+def test_best_and_too_many_positions():
+    model = rr.clicks.Cascade([0.1, 0.5, 0.5, 0.9])
+    assert model.best(3).tolist() == [3, 1, 2]
+    with pytest.raises(ValueError, match=r"^positions: 5 is more than the 4 items"):
+        model.best(5)

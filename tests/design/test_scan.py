@@ -1,0 +1,78 @@
+"""Scans in chunks: the same numbers as in one piece, and never the whole catalogue in memory."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from tests import naive
+
+from recurrank.design.scan import CHUNK_NUMBERS, Rows, column_scales, leverages, products
+
+
+@pytest.mark.parametrize("index", [None, np.array([5, 3, 3, 0], np.int32)])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_views(index, dtype):
+    features = np.random.default_rng(0).standard_normal((50, 4)).astype(dtype)
+    rows = Rows(features, index)
+    chosen = features.astype(np.float64) if index is None else features[index].astype(np.float64)
+    assert len(rows) == len(chosen)
+    np.testing.assert_array_equal(np.vstack([chunk for _, chunk in rows.chunks()]), chosen)
+    np.testing.assert_array_equal(rows.take(np.array([1, 0])), chosen[[1, 0]])
+    np.testing.assert_array_equal(rows.part(np.array([2, 1])).take(np.array([0])), chosen[[2]])
+
+
+def test_products_are_the_twins_and_equal_for_equal_rows():
+    features = np.random.default_rng(1).standard_normal((CHUNK_NUMBERS // 3 + 100, 3))
+    features[-1] = features[0]
+    vector = np.array([0.3, -0.7, 1.1])
+    result = products(Rows(features), vector)
+    np.testing.assert_array_equal(result[:200], naive.products(features[:200], vector))
+    assert result[0] == result[-1]
+    np.testing.assert_allclose(result, features @ vector, atol=1e-12)
+
+
+def test_leverages_in_chunks():
+    features = np.random.default_rng(2).standard_normal((70_000, 3))
+    whitening = np.random.default_rng(3).standard_normal((3, 3))
+    expected = ((features @ whitening) ** 2).sum(axis=1)
+    np.testing.assert_allclose(leverages(Rows(features), whitening), expected, rtol=1e-12)
+
+
+def test_scales_see_every_chunk():
+    features = np.zeros((100_000, 2))
+    features[99_999] = [-3.0, 2.0]
+    assert column_scales(Rows(features)).tolist() == [3.0, 2.0]
+
+
+def test_a_mapped_catalogue_is_never_held_in_memory(tmp_path):
+    """The design of a 240 MB map in a process whose own memory may not grow by more than a quarter of that."""
+    path = tmp_path / "x.npy"
+    mapped = np.lib.format.open_memmap(path, mode="w+", dtype=np.float32, shape=(2_000_000, 30))
+    rng = np.random.default_rng(0)
+    for start in range(0, 2_000_000, 200_000):
+        mapped[start : start + 200_000] = rng.standard_normal((200_000, 30), dtype=np.float32)
+    mapped.flush()
+    script = f"""
+import re
+import numpy as np, recurrank as rr
+def private():
+    status = open("/proc/self/status").read()
+    return int(re.search(r"RssAnon:\\s+(\\d+)", status).group(1)) * 1024
+rr.g_optimal(np.random.default_rng(0).standard_normal((5000, 30)))
+before = private()
+import threading, time
+peak, stop = [0], []
+def watch():
+    while not stop:
+        peak[0] = max(peak[0], private()); time.sleep(0.002)
+thread = threading.Thread(target=watch); thread.start()
+design = rr.g_optimal(np.load({str(path)!r}, mmap_mode="r"), 0.1)
+stop.append(1); thread.join()
+print(design.value, peak[0] - before)
+"""
+    out = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=300, check=True).stdout.split()
+    assert float(out[0]) <= 33
+    assert float(out[1]) < 60e6

@@ -1,0 +1,151 @@
+"""What every ranker must do, run over every algorithm in the registry."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import recurrank as rr
+
+NAMES = rr.rankers.names()
+
+
+@pytest.fixture(params=NAMES)
+def make(request, problem):
+    def build(**change):
+        settings = {"features": problem.features, "positions": 5, "rounds": 5000, "seed": 7, **change}
+        return rr.rankers.make(request.param, **settings)
+
+    return build
+
+
+def play(ranker, model, rounds, seed=0):
+    users = np.random.default_rng(seed)
+    slates = []
+    for _ in range(rounds):
+        slate = ranker.rank()
+        slates.append(slate.items.tolist())
+        ranker.learn(slate, model.sample(slate, users))
+    return slates
+
+
+def test_slates_show_different_items_that_exist(make, position_model):
+    for items in play(make(), position_model, 300):
+        assert len(set(items)) == 5
+        assert min(items) >= 0
+        assert max(items) < 40
+
+
+def test_same_seed_same_slates(make, position_model):
+    assert play(make(), position_model, 300) == play(make(), position_model, 300)
+
+
+def test_a_round_at_a_time_and_compiled_are_the_same(make, position_model):
+    one, many = make(), make()
+    users = np.random.Generator(np.random.PCG64(5))
+    lost = 0.0
+    best = position_model.expected(position_model.best(5))
+    for _ in range(4000):
+        slate = one.rank()
+        lost += (best - position_model.expected(slate)).sum()
+        one.learn(slate, position_model.sample(slate, users))
+    run = rr.simulate(many, position_model, 4000, seed=5)
+    assert run.regret[-1] == pytest.approx(lost, rel=1e-9)
+    assert one.save() == many.save()
+
+
+def test_save_and_load_go_on_as_if_nothing_had_happened(make, problem, position_model):
+    whole, first = make(), make()
+    play(whole, position_model, 1500, seed=1)
+    play(first, position_model, 1500, seed=1)
+    pending = first.rank(), whole.rank()
+    second = rr.load(first.save(), problem.features)
+    assert second.save() == first.save()
+    second.learn(pending[0], [True] * 5)
+    whole.learn(pending[1], [True] * 5)
+    assert play(second, position_model, 1500, seed=2) == play(whole, position_model, 1500, seed=2)
+    assert second.save() == whole.save()
+
+
+def test_feedback_late_out_of_order_or_never_is_fine(make, position_model):
+    ranker = make()
+    rng = np.random.default_rng(0)
+    waiting = []
+    for _ in range(3000):
+        waiting.append(ranker.rank())
+        while len(waiting) > 20:
+            slate = waiting.pop(int(rng.integers(len(waiting))))
+            if rng.random() < 0.8:
+                ranker.learn(slate, position_model.sample(slate, rng))
+            elif rng.random() < 0.5:
+                ranker.drop(slate)
+    assert len(set(ranker.rank().items.tolist())) == 5
+
+
+@pytest.mark.parametrize(
+    ("clicks", "word"),
+    [
+        ([True] * 4, "shape"),
+        ([True] * 6, "shape"),
+        ([[True] * 5], "shape"),
+        ([2, 0, 0, 0, 0], "true or false"),
+        (["a"] * 5, "true"),
+    ],
+)
+def test_bad_clicks_change_nothing(make, clicks, word):
+    ranker = make()
+    slate = ranker.rank()
+    before = ranker.save()
+    with pytest.raises(ValueError, match=rf"^clicks: .*{word}"):
+        ranker.learn(slate, clicks)
+    assert ranker.save() == before
+
+
+def test_a_slate_of_another_ranker_is_refused(make):
+    ranker, other, young = make(), make(seed=8), make()
+    slate = ranker.rank()
+    for stranger in (other, young):
+        before = stranger.save()
+        with pytest.raises(ValueError, match=r"^slate: .*another ranker"):
+            stranger.learn(slate, [False] * 5)
+        assert stranger.save() == before
+    with pytest.raises(ValueError, match=r"^slate: list is not a slate"):
+        ranker.learn([1, 2, 3, 4, 5], [False] * 5)
+
+
+@pytest.mark.parametrize(
+    ("change", "field"),
+    [
+        ({"positions": 41}, "positions"),
+        ({"positions": 0}, "positions"),
+        ({"positions": 2.5}, "positions"),
+        ({"rounds": 0}, "rounds"),
+        ({"rounds": "many"}, "rounds"),
+        ({"seed": -1}, "seed"),
+        ({"features": [[1.0, 2.0], [3.0]]}, "features"),
+        ({"features": np.zeros((10, 2))}, "features"),
+        ({"features": np.empty((0, 3))}, "features"),
+        ({"features": np.empty((3, 0))}, "features"),
+        ({"features": [1.0, 2.0]}, "features"),
+        ({"features": [["a"], ["b"]]}, "features"),
+        ({"features": np.full((10, 2), np.nan)}, r"features\[0, 0\]"),
+        ({"features": np.diag([1.0, np.inf, 1.0])}, r"features\[1, 1\]"),
+    ],
+)
+def test_bad_arguments(make, change, field):
+    with pytest.raises(ValueError, match=rf"^{field}: "):
+        make(**change)
+
+
+def test_unknown_name_and_option():
+    with pytest.raises(ValueError, match=r"^ranker: 'nope' is unknown; choose from"):
+        rr.rankers.make("nope", features=np.eye(3), positions=1, rounds=10)
+    with pytest.raises(ValueError, match="see `recurrank rankers`"):
+        rr.rankers.make("recurrank", features=np.eye(3), positions=1, rounds=10, nope=1)
+
+
+def test_every_algorithm_documents_itself(make):
+    kind = type(make())
+    for text in (kind.__doc__, kind.reference, kind.believes, kind.regret_bound):
+        assert isinstance(text, str)
+        assert text

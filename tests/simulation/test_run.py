@@ -1,0 +1,92 @@
+"""The compiled loop against plain Python, checkpoints, determinism and bad input."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from tests import naive
+
+import recurrank as rr
+
+
+def test_the_loop_is_the_naive_simulation():
+    problem = rr.synthetic(items=30, dim=3, seed=1)
+    examination = 1 / np.arange(1, 5)
+    model = rr.clicks.PositionBased(problem.attraction, examination)
+    twin = naive.RecurRank(problem.features, positions=4, rounds=3000, seed=2)
+    users = np.random.Generator(np.random.PCG64(3))
+    best = np.sort(problem.attraction)[::-1][:4] @ examination
+    regret = clicks = 0.0
+    marks = [1, 10, 500, 3000]
+    expected = []
+    for t in range(1, 3001):
+        slate, clicked = naive.position_based_round(twin, problem.attraction, examination, users)
+        regret += best - problem.attraction[slate] @ examination
+        clicks += sum(clicked)
+        if t in marks:
+            expected.append((regret, clicks))
+    ranker = rr.RecurRank(problem.features, positions=4, rounds=3000, seed=2)
+    run = rr.simulate(ranker, model, 3000, seed=3, checkpoints=marks)
+    assert run.rounds.tolist() == marks
+    np.testing.assert_allclose(run.regret, [r for r, _ in expected], rtol=1e-10)
+    assert run.clicks.tolist() == [c for _, c in expected]
+
+
+@pytest.mark.parametrize("name", rr.clicks.names())
+def test_every_model_runs_and_repeats(name):
+    problem = rr.synthetic(items=40, dim=3, seed=0)
+    model = rr.clicks.make(name, 0.3 * problem.attraction, 4)
+
+    def run(seed):
+        return rr.simulate(rr.RecurRank(problem.features, positions=4, rounds=5000, seed=0), model, 5000, seed=seed)
+
+    runs = [run(1), run(1)]
+    assert runs[0].regret.tolist() == runs[1].regret.tolist()
+    other = run(2)
+    assert other.clicks[-1] != runs[0].clicks[-1]
+    # clicks follow their expectation: within 5 standard deviations of a sum of 20,000 clicks at most
+    best = model.expected(model.best(4)).sum()
+    assert abs(runs[0].clicks[-1] - (5000 * best - runs[0].regret[-1])) < 5 * np.sqrt(5000 * 4)
+
+
+def test_going_on_is_the_same_as_going_through():
+    problem = rr.synthetic(items=40, dim=3, seed=0)
+    model = rr.clicks.DocumentBased(problem.attraction)
+    whole = rr.RecurRank(problem.features, positions=4, rounds=4000, seed=0)
+    run = rr.simulate(whole, model, 4000, seed=1)
+    parts = rr.RecurRank(problem.features, positions=4, rounds=4000, seed=0)
+    seen = []
+    rr.simulate(parts, model, 4000, seed=1, checkpoints=range(100, 4001, 100), progress=seen.append)
+    assert parts.save() == whole.save()
+    assert seen == list(range(100, 4001, 100))
+    assert parts.served == 4000
+    assert run.rounds[0] == 1
+    assert (np.diff(run.rounds) > 0).all()
+
+
+def test_regret_is_against_the_ranking_by_attraction_even_when_it_is_not_the_best():
+    model = rr.clicks.PositionBased([0.9, 0.1], examination=[0.1, 1.0])
+    ranker = rr.RecurRank(np.eye(2), positions=2, rounds=100, seed=0)
+    run = rr.simulate(ranker, model, 100, seed=0)
+    assert run.regret[-1] < 0  # showing the worse item first earns more clicks here
+
+
+@pytest.mark.parametrize(
+    ("change", "field"),
+    [
+        ({"rounds": 0}, "rounds"),
+        ({"rounds": 1.5}, "rounds"),
+        ({"checkpoints": []}, "checkpoints"),
+        ({"checkpoints": [5, 5]}, "checkpoints"),
+        ({"checkpoints": [0]}, "checkpoints"),
+        ({"checkpoints": [101]}, "checkpoints"),
+        ({"model": rr.clicks.Cascade([0.5, 0.5])}, "model"),
+        ({"model": rr.clicks.PositionBased([0.5] * 3, [1.0])}, "model"),
+    ],
+)
+def test_bad_input(change, field):
+    ranker = rr.RecurRank(np.eye(3), positions=2, rounds=100, seed=0)
+    before = ranker.save()
+    with pytest.raises(ValueError, match=rf"^{field}: "):
+        rr.simulate(ranker, **{"model": rr.clicks.Cascade([0.5] * 3), "rounds": 100, **change})
+    assert ranker.save() == before
