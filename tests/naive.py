@@ -269,7 +269,8 @@ class RecurRank:
         kept = list(block.items)
         m = len(block.positions)
         if self.elimination == "proof":  # drop a as soon as m items are estimated 2 Delta better
-            kept = [a for a in kept if sum(value[b] - value[a] >= width for b in block.items) < m]
+            mth = sorted(value.values(), reverse=True)[m - 1]
+            kept = [a for a in kept if not mth - value[a] >= width]
         kept.sort(key=lambda a: -value[a])
         parts, part = [], []
         for i, a in enumerate(kept):

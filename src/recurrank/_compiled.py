@@ -15,6 +15,9 @@ from typing import Any, TypeVar, cast
 
 from numba import njit
 
+HOT: Any = {"forceinline": True, "_nrt": False}
+"""numba's options for what runs every round."""
+
 F = TypeVar("F", bound=Callable[..., Any])
 
 
@@ -39,7 +42,7 @@ def hot(function: F) -> F:
     So a hot function that would allocate an array does not compile, and no time goes into counting references
     (which is four fifths of the time of a round otherwise).
     """
-    return _kept(function, {"forceinline": True, "_nrt": False})
+    return _kept(function, HOT)
 
 
 def _kept(function: F, options: dict[str, Any]) -> F:

@@ -13,13 +13,14 @@ the state, at compile time.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 import numpy as np
 from numba.extending import overload
 from numpy.typing import ArrayLike
 
 from recurrank._arrays import Bools, Floats, Ints
+from recurrank._compiled import HOT
 from recurrank.slate import Slate, as_items
 
 
@@ -72,18 +73,13 @@ class ClickModel:
         return as_items(slate, len(self.attraction), self.positions)
 
 
-class _Compiled(NamedTuple):
-    examine: Callable[..., Any]
-    sample: Callable[..., Any]
-
-
-_compiled: dict[type[Any], _Compiled] = {}
+_compiled: dict[type[Any], type[ClickModel]] = {}
 _models: dict[str, type[ClickModel]] = {}
 
 
 def register(state: type[Any], model: type[ClickModel]) -> None:
     """Make a model known by its name, and its compiled functions by the type of its state."""
-    _compiled[state] = _Compiled(model.compiled_examine, model.compiled_sample)
+    _compiled[state] = model
     _models[model.name] = model
 
 
@@ -102,21 +98,11 @@ def sample(state: Any, items: Ints, rng: np.random.Generator, clicks: Bools) -> 
     raise TypeError("only compiled code can call this; use a click model's own method")
 
 
-@overload(examine)
-def _examine(state: Any, items: Any, chi: Any) -> Callable[..., None]:
-    function = _compiled[state.instance_class].examine
-
-    def implementation(state: Any, items: Any, chi: Any) -> None:
-        function(state, items, chi)
-
-    return implementation
+@overload(examine, jit_options=HOT, strict=False)
+def _examine(state: Any, items: Any, chi: Any) -> Any:
+    return _compiled[state.instance_class].compiled_examine.py_func  # type: ignore[attr-defined]
 
 
-@overload(sample)
-def _sample(state: Any, items: Any, rng: Any, clicks: Any) -> Callable[..., None]:
-    function = _compiled[state.instance_class].sample
-
-    def implementation(state: Any, items: Any, rng: Any, clicks: Any) -> None:
-        function(state, items, rng, clicks)
-
-    return implementation
+@overload(sample, jit_options=HOT, strict=False)
+def _sample(state: Any, items: Any, rng: Any, clicks: Any) -> Any:
+    return _compiled[state.instance_class].compiled_sample.py_func  # type: ignore[attr-defined]

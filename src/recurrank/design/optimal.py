@@ -38,7 +38,6 @@ import scipy.linalg
 from numpy.typing import ArrayLike
 
 from recurrank._arrays import Bools, Floats, Ints, as_features
-from recurrank._compiled import compiled
 from recurrank.design.basis import LARGEST_COORDINATE, Basis, Scan, basis_of, rebase, root, scales_of, scan, start
 from recurrank.design.basis import inverse as invert
 from recurrank.design.scan import Rows
@@ -98,15 +97,15 @@ def optimal_design(rows: Rows, tolerance: float) -> Design:
         known = float(lever.max())
 
         # Which rows could be above what is known? All of them, unless the last scan bounds them well.
-        places = np.arange(len(rows)) if last is None else _doubtful(last, inverse, known)
-        if 3 * len(places) > len(rows):
+        places = None if last is None else _doubtful(last, inverse, known)
+        if places is None or 3 * len(places) > len(rows):
             last, outside = scan(rows, basis, inverse)
             scans += 1
             if len(outside):  # a direction that the active rows miss: start again in the larger span
                 active, last = np.concatenate([active[weights > 0], outside]), None
                 basis, weights = _begin(rows, active, scales)
                 continue
-            places, found = np.arange(len(rows)), last.lever
+            places, found = None, last.lever
         else:
             found = _levers(rows.take(places) @ basis.to_coordinates, inverse)
 
@@ -114,7 +113,8 @@ def optimal_design(rows: Rows, tolerance: float) -> Design:
         limit = basis.rank * (1 + tolerance)
         if value <= limit:
             break
-        worst = places[_largest(found, limit, MOST_VIOLATORS)]
+        worst = _largest(found, limit, MOST_VIOLATORS)
+        worst = worst if places is None else places[worst]
         if np.isin(worst, active).all():  # the active rows' own problem is the bottleneck
             precision /= 2
         kept = _keep(lever, weights, basis.rank)
@@ -181,34 +181,24 @@ def _solve(points: Floats, weights: Floats, tolerance: float) -> Floats:
         longest = int(np.argmax(np.abs(points[:, 0])))
         weights[longest] = 1.0
         return np.array([[points[longest, 0] ** -2.0]])
-    points = np.ascontiguousarray(points)
-    inverse = np.empty((rank, rank))
-    # A few thousand steps between fresh factorisations: rank-one updates lose a digit or two in that time.
-    for _ in range(1000):
-        inverse[:] = np.linalg.inv((points.T * weights) @ points)
-        if wolfe_atwood(points, weights, inverse, tolerance, 500):
+    # Rank-one updates lose a digit or two in some hundred steps; then Q^-1 is computed anew.
+    for _ in range(2000):
+        inverse = invert((points.T * weights) @ points)
+        if wolfe_atwood(points, weights, inverse, tolerance, 300):
             break
-    inverse[:] = np.linalg.inv((points.T * weights) @ points)
-    return inverse
+    return invert((points.T * weights) @ points)
 
 
-@compiled
 def wolfe_atwood(points: Floats, weights: Floats, inverse: Floats, tolerance: float, steps: int) -> bool:
-    """Up to ``steps`` Wolfe-Atwood steps from ``weights`` (changed in place), ``inverse`` being Q^-1 at the start.
+    """Up to ``steps`` Wolfe-Atwood steps from ``weights`` with Q^-1 = ``inverse``, both changed in place.
 
     True once every leverage is at most r (1 + tolerance) and every supporting one at least r (1 - tolerance).
     """
-    count, rank = points.shape
-    lever = np.empty(count)
-    for i in range(count):
-        lever[i] = np.dot(np.dot(points[i], inverse), points[i])
+    rank = points.shape[1]
+    lever = _levers(points, inverse)
     for _ in range(steps):
-        high, low = 0, -1
-        for i in range(count):
-            if lever[i] > lever[high]:
-                high = i
-            if weights[i] > 0 and (low < 0 or lever[i] < lever[low]):
-                low = i
+        held = np.flatnonzero(weights)
+        high, low = int(lever.argmax()), int(held[lever[held].argmin()])
         if lever[high] <= rank * (1 + tolerance) and lever[low] >= rank * (1 - tolerance):
             return True
         # The best step along e_j - pi: lambda = (g/r - 1) / (g - 1), g the leverage of j (Todd, section 3.2).
@@ -221,16 +211,14 @@ def wolfe_atwood(points: Floats, weights: Floats, inverse: Floats, tolerance: fl
             if lever[j] > 1:
                 step = max(step, (lever[j] / rank - 1) / (lever[j] - 1))
         gone = step <= -weights[j] / (1 - weights[j])
-        direction = np.dot(inverse, points[j])
-        overlap = np.dot(points, direction)
+        direction = inverse @ points[j]
         # Q+ = (1 - step) Q + step x x'; Sherman-Morrison for its inverse and for every leverage.
         ratio = step / (1 - step + step * lever[j])
-        for i in range(count):
-            lever[i] = (lever[i] - ratio * overlap[i] * overlap[i]) / (1 - step)
-            weights[i] *= 1 - step
-        for a in range(rank):
-            for b in range(rank):
-                inverse[a, b] = (inverse[a, b] - ratio * direction[a] * direction[b]) / (1 - step)
+        lever -= ratio * (points @ direction) ** 2
+        lever /= 1 - step
+        inverse -= ratio * np.outer(direction, direction)
+        inverse /= 1 - step
+        weights *= 1 - step
         weights[j] = 0.0 if gone else weights[j] + step
     return False
 

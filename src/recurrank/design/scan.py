@@ -14,7 +14,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from recurrank._arrays import Features, Floats
-from recurrank._compiled import compiled
 
 CHUNK_NUMBERS = 1 << 17
 
@@ -75,20 +74,11 @@ def column_scales(rows: Rows) -> Floats:
 
 
 def products(rows: Rows, vector: Floats) -> Floats:
-    """``<x, vector>`` of every row x, always summed in the same order: equal rows get equal products."""
+    """``<x, vector>`` of every row x, each row summed in the same order: equal rows get equal products."""
     out = np.empty(len(rows))
     for part, chunk in rows.chunks():
-        _dot_rows(chunk, vector, out[part])
+        np.einsum("ij,j->i", chunk, vector, out=out[part])  # not a BLAS product, whose order depends on threads and place
     return out
-
-
-@compiled
-def _dot_rows(chunk: Floats, vector: Floats, out: Floats) -> None:
-    for i in range(chunk.shape[0]):
-        total = 0.0
-        for j in range(chunk.shape[1]):
-            total += chunk[i, j] * vector[j]
-        out[i] = total
 
 
 def leverages(rows: Rows, whitening: Floats) -> Floats:

@@ -22,6 +22,7 @@ from numba.extending import overload
 from numpy.typing import ArrayLike
 
 from recurrank._arrays import Bools, Ints, as_count
+from recurrank._compiled import HOT
 from recurrank.catalogue import Catalogue, as_catalogue
 from recurrank.slate import Slate
 
@@ -183,21 +184,11 @@ def learn(state: Any, slate: Buffer, clicks: Bools) -> bool:
     raise TypeError("only compiled code can call this; use a ranker's own method")
 
 
-@overload(rank)
-def _rank(state: Any, rng: Any, slate: Any) -> Callable[..., None]:
-    function = _compiled[state.instance_class].compiled_rank
-
-    def implementation(state: Any, rng: Any, slate: Any) -> None:
-        function(state, rng, slate)
-
-    return implementation
+@overload(rank, jit_options=HOT, strict=False)
+def _rank(state: Any, rng: Any, slate: Any) -> Any:
+    return _compiled[state.instance_class].compiled_rank.py_func  # type: ignore[attr-defined]
 
 
-@overload(learn)
-def _learn(state: Any, slate: Any, clicks: Any) -> Callable[..., bool]:
-    function = _compiled[state.instance_class].compiled_learn
-
-    def implementation(state: Any, slate: Any, clicks: Any) -> bool:
-        return function(state, slate, clicks)  # type: ignore[no-any-return]
-
-    return implementation
+@overload(learn, jit_options=HOT, strict=False)
+def _learn(state: Any, slate: Any, clicks: Any) -> Any:
+    return _compiled[state.instance_class].compiled_learn.py_func  # type: ignore[attr-defined]

@@ -65,23 +65,22 @@ class State(NamedTuple):
 @hot
 def rank(state: State, rng: np.random.Generator, slate: Buffer) -> None:
     """Line 4: one explored item at each block's first position, the leaders in order below it."""
-    items, marks, marked = slate.items, slate.marks, 0
+    items, marks, leaders, marked = slate.items, slate.marks, state.leaders, 0
     for b in range(state.block.shape[0]):
-        first, stop = state.block[b, FIRST], state.block[b, FIRST] + state.block[b, WIDTH]
-        for k in range(first, stop):
-            items[k] = state.leaders[k]
+        k, stop = state.block[b, FIRST], state.block[b, FIRST] + state.block[b, WIDTH]
         entry = _draw(state, rng, b)
-        if entry < 0:
-            continue
-        marks[marked, 0], marks[marked, 1] = state.block[b, ID], entry - state.block[b, START]
-        marked += 1
-        # "put available items in {a_1, ..., a_m} sequentially": the leaders above tried's own place move down by one
-        tried = state.explored[entry]
-        above = tried
-        for k in range(first, stop):
-            above, items[k] = items[k], above
-            if above == tried:
-                break
+        if entry >= 0:
+            marks[marked, 0], marks[marked, 1] = state.block[b, ID], entry - state.block[b, START]
+            marked += 1
+            # "put available items in {a_1, ..., a_m} sequentially": those above the tried one's own place move down
+            tried = state.explored[entry]
+            items[k] = tried
+            while k < stop - 1 and leaders[k] != tried:
+                items[k + 1] = leaders[k]
+                k += 1
+            k += 1
+        for j in range(k, stop):
+            items[j] = leaders[j]
     if marked < len(marks):
         marks[marked, 0] = -1
 
@@ -284,7 +283,6 @@ class RecurRank(Ranker):
         if not 1e-6 <= tolerance < math.inf:
             raise ValueError(f"tolerance: {tolerance} is too small or no number; give for example 0.05")
         self.design, self.elimination, self.tolerance = design, elimination, float(tolerance)
-        products(Rows(self.catalogue.features[:1]), np.zeros(self.catalogue.dim))  # compiled now, not in a later round
         self.history: list[ClosedBlock] = []
         self._next_id = 0
 

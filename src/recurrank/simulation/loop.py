@@ -30,15 +30,18 @@ def play(
 
     ``lost[k]`` grows by v(A*, k) - v(A, k), so that regret is in expectation, and known for every position.
     """
+    seen = 0
     for t in range(rounds):
         rank(state, rng, slate)
         examine(model, slate.items, chi)
         sample(model, slate.items, users, clicks)
         for k in range(len(chi)):
             lost[k] += best[k] - chi[k] * model.attraction[slate.items[k]]
-            clicked[0] += clicks[k]
+            seen += clicks[k]
         if learn(state, slate, clicks):
+            clicked[0] += seen
             return -(t + 1)
+    clicked[0] += seen
     return rounds
 
 
