@@ -293,3 +293,8 @@ def position_based_round(ranker, attraction, examination, users):
     clicks = position_sample([attraction[a] for a in slate], users, examination)
     ranker.learn(clicks)
     return slate, clicks
+
+
+# ---------------------------------------------------------------- the other algorithms
+
+from tests.naive_rankers import TWINS  # noqa: E402, F401

@@ -43,6 +43,18 @@ def test_attraction_outside_the_unit_interval_is_named(theta):
 
 
 def test_bad_problems():
+    for theta in ([[1.0], [1.0, 2.0]], "ab", None):
+        with pytest.raises(ValueError, match=r"^theta: "):
+            rr.Problem(np.eye(2), theta)
+    with pytest.raises(ValueError, match=r"^vectors: "):
+        rr.transform([[1.0], [1.0, 2.0]])
+    for tiny_or_huge in (1e-200, 1e200):
+        np.testing.assert_allclose(rr.transform([tiny_or_huge] * 2), [0.5, 0.5, 0.5**0.5])
+    with pytest.raises(ValueError, match=r"^seed: "):
+        rr.synthetic(3, 3, seed="a")
+    with pytest.warns(PendingDeprecationWarning):
+        matrix = np.asmatrix(np.eye(2))
+    assert rr.Problem(matrix, [0.5, 0.5]).attraction.shape == (2,)
     with pytest.raises(ValueError, match=r"^theta: shape is \(3,\); it should be \(2,\)"):
         rr.Problem(np.eye(2), [1, 2, 3])
     for arguments, field in (((0, 3), "items"), ((3, 1), "dim"), ((2.5, 3), "items")):
@@ -53,6 +65,8 @@ def test_bad_problems():
 def test_catalogue_ids():
     with pytest.raises(ValueError, match=r"^ids\[2\]: 'a' is the id of item 0 already"):
         rr.Catalogue(np.eye(3), ids=["a", "b", "a"])
+    with pytest.raises(ValueError, match=r"^ids: 5 is not a list"):
+        rr.Catalogue(np.eye(3), ids=5)
     with pytest.raises(ValueError, match=r"^ids: 2 ids for 3 items"):
         rr.Catalogue(np.eye(3), ids=["a", "b"])
     catalogue = rr.Catalogue(np.eye(3), ids=["a", "b", "c"])

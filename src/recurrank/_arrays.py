@@ -12,6 +12,43 @@ Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 Features = NDArray[np.floating[Any]]
 
+LARGEST_COUNT = 10**15
+
+
+def as_array(name: str, values: ArrayLike) -> Floats:
+    """A float64 array of whatever shape; ValueError with the field's name for anything ragged or not numeric."""
+    try:
+        return np.array(_unmasked(name, values), dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{name}: not an array of numbers, or rows of different lengths") from error
+
+
+def as_number(name: str, value: object) -> float:
+    """A number; NaN and infinities are left to the caller's own limits."""
+    if isinstance(value, bool) or not isinstance(value, int | float | np.integer | np.floating):
+        raise ValueError(f"{name}: {value!r} is not a number")
+    try:
+        return float(value)
+    except OverflowError as error:
+        raise ValueError(f"{name}: {value!r} is too large") from error
+
+
+def as_seed(seed: object) -> np.random.SeedSequence:
+    """A seed sequence: itself, or of a whole number of at least 0, or (of None) a fresh one."""
+    if isinstance(seed, np.random.SeedSequence):
+        return seed
+    if seed is None:
+        return np.random.SeedSequence()
+    if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or seed < 0:
+        raise ValueError(f"seed: {seed!r} is not one; give a whole number of at least 0, or a SeedSequence")
+    return np.random.SeedSequence(int(seed))
+
+
+def _unmasked(name: str, values: ArrayLike) -> ArrayLike:
+    if np.ma.isMaskedArray(values) and np.ma.is_masked(values):
+        raise ValueError(f"{name}: some entries are masked; every number is needed")
+    return values
+
 
 def as_features(features: ArrayLike) -> Features:
     """A two-dimensional array of floats, float32 and float64 (memory maps too) left where they are.
@@ -20,7 +57,7 @@ def as_features(features: ArrayLike) -> Features:
     numbers are finite is seen by the first pass over them, not here.
     """
     try:
-        array = np.asanyarray(features)
+        array = features if isinstance(features, np.memmap) else np.asarray(_unmasked("features", features))
     except ValueError as error:  # NumPy's word for rows of different lengths
         raise ValueError("features: rows have different lengths; every item needs the same number of features") from error
     if array.dtype == object:
@@ -38,10 +75,7 @@ def as_features(features: ArrayLike) -> Features:
 
 def as_probabilities(name: str, values: ArrayLike, *, shape: tuple[int, ...] | None = None) -> Floats:
     """A float64 array whose entries lie in [0, 1], of the given shape (by default one-dimensional and not empty)."""
-    try:
-        array = np.array(values, dtype=np.float64)
-    except (TypeError, ValueError) as error:
-        raise ValueError(f"{name}: not an array of numbers; give probabilities in [0, 1]") from error
+    array = as_array(name, values)
     if shape is not None and array.shape != shape:
         raise ValueError(f"{name}: shape is {array.shape}; it should be {shape}")
     if shape is None and (array.ndim != 1 or array.size == 0):
@@ -57,14 +91,19 @@ def as_probabilities(name: str, values: ArrayLike, *, shape: tuple[int, ...] | N
 
 def as_probability(name: str, value: float) -> float:
     """A number in [0, 1]."""
-    return float(as_probabilities(name, [value])[0])
+    number = as_number(name, value)
+    if not 0 <= number <= 1:
+        raise ValueError(f"{name}: {number} lies outside [0, 1]")
+    return number
 
 
 def as_count(name: str, value: object, *, least: int = 1) -> int:
     """A whole number of at least ``least``."""
-    if isinstance(value, bool) or not isinstance(value, int | np.integer | float) or value != value // 1:
+    if isinstance(value, bool) or not isinstance(value, int | np.integer | float) or value - value != 0 or value != value // 1:
         raise ValueError(f"{name}: {value!r} is not a whole number; give an integer of at least {least}")
     number = int(value)
     if number < least:
         raise ValueError(f"{name}: {number} is too small; give an integer of at least {least}")
+    if number > LARGEST_COUNT:
+        raise ValueError(f"{name}: {number} is too large; give an integer of at most {LARGEST_COUNT}")
     return number

@@ -11,7 +11,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from recurrank._arrays import Features, as_features
-from recurrank.design.scan import Rows, column_scales
+from recurrank.design.basis import scales_of
+from recurrank.design.scan import Rows
 
 _PIECE = 1 << 24
 
@@ -33,11 +34,8 @@ class Catalogue:
 
     def __init__(self, features: ArrayLike, ids: Sequence[str] | None = None) -> None:
         self.features: Features = as_features(features)
-        self.ids = None if ids is None else tuple(str(name) for name in ids)
-        self.scales = column_scales(Rows(self.features))
-        if not self.scales.any():
-            raise ValueError("features: every feature of every item is zero; items need at least one direction to differ in")
-        self.scales[self.scales == 0] = 1.0
+        self.ids = None if ids is None else _as_ids(ids)
+        self.scales = scales_of(Rows(self.features))
         if self.ids is not None:
             _check_ids(self.ids, len(self))
 
@@ -62,6 +60,13 @@ class Catalogue:
 def as_catalogue(features: ArrayLike | Catalogue) -> Catalogue:
     """The catalogue itself, or one made of a feature matrix."""
     return features if isinstance(features, Catalogue) else Catalogue(features)
+
+
+def _as_ids(ids: Sequence[str]) -> tuple[str, ...]:
+    try:
+        return tuple(str(name) for name in ids)
+    except TypeError as error:
+        raise ValueError(f"ids: {ids!r} is not a list; give a name an item") from error
 
 
 def _check_ids(ids: tuple[str, ...], items: int) -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from recurrank._arrays import Features, Floats, as_count, as_features
+from recurrank._arrays import Features, Floats, as_array, as_count, as_features, as_seed
 
 
 @dataclass(frozen=True)
@@ -24,7 +24,7 @@ class Problem:
     theta: Floats
 
     def __init__(self, features: ArrayLike, theta: ArrayLike) -> None:
-        matrix, vector = as_features(features), np.asarray(theta, dtype=np.float64)
+        matrix, vector = as_features(features), as_array("theta", theta)
         if vector.shape != (matrix.shape[1],):
             raise ValueError(f"theta: shape is {vector.shape}; it should be ({matrix.shape[1]},), a number a feature")
         object.__setattr__(self, "features", matrix)
@@ -49,10 +49,14 @@ def transform(vectors: ArrayLike) -> Floats:
     >>> transform([3.0, 4.0]).round(3).tolist()
     [0.424, 0.566, 0.707]
     """
-    x = np.asarray(vectors, dtype=np.float64)
-    lengths = np.linalg.norm(x, axis=-1, keepdims=True)
-    if not np.isfinite(lengths).all() or not lengths.all():
+    x = as_array("vectors", vectors)
+    if x.ndim not in (1, 2) or 0 in x.shape:
+        raise ValueError(f"vectors: shape is {x.shape}; give a vector, or a matrix with a row a vector")
+    largest = np.abs(x).max(axis=-1, keepdims=True)  # taken out first, so that no square over- or underflows
+    if not np.isfinite(largest).all() or not largest.all():
         raise ValueError("vectors: one is zero or not finite; the transform divides by the length, so every vector needs one")
+    x = x / largest
+    lengths = np.linalg.norm(x, axis=-1, keepdims=True)
     one = np.ones_like(lengths)
     stacked: Floats = np.concatenate([x / lengths, one], axis=-1) / np.sqrt(2.0)
     return stacked
@@ -66,7 +70,7 @@ def synthetic(items: int, dim: int, seed: int | np.random.SeedSequence | np.rand
     ((1000, 5), True, True)
     """
     items, dim = as_count("items", items), as_count("dim", dim, least=2)
-    rng = np.random.default_rng(seed)
+    rng = seed if isinstance(seed, np.random.Generator) else np.random.default_rng(as_seed(seed))
     features = transform(rng.standard_normal((items, dim - 1)))
     theta = transform(rng.standard_normal(dim - 1))
     return Problem(features, theta)

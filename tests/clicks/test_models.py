@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 
 import numpy as np
@@ -114,8 +115,35 @@ def test_factored_that_cannot_be_compiled_gives_the_same_run():
 def test_factored_refuses_what_is_no_probability():
     with pytest.raises(ValueError, match=r"^chi\[1\]: 1.5 lies outside"):
         rr.clicks.Factored([0.5, 0.5], lambda items, k: 1.0 + k / 2).examine([0, 1])
-    with pytest.raises(ValueError, match=r"^chi: 3 is not a function"):
-        rr.clicks.Factored([0.5], 3)
+    for chi in (3, lambda items: 1.0):
+        with pytest.raises(ValueError, match=r"^chi: .* is not a function of \(items, k\)"):
+            rr.clicks.Factored([0.5], chi)
+
+
+@pytest.mark.parametrize(
+    "chi", [lambda i, k: 1.0 if i[0] == 0 else 3.0, lambda i, k: 1.0 if i[0] == 0 else 1.0 / (i[0] - i[0]), lambda i, k: np.nan]
+)
+def test_a_compiled_function_that_gives_no_probability_stops_the_simulation(chi):
+    model = rr.clicks.Factored([0.9, 0.5, 0.3, 0.2], chi)
+    with pytest.raises(ValueError, match=r"^chi"):
+        rr.simulate(rr.RecurRank(np.eye(4), 2, 1000, seed=0), model, 100)
+
+
+def test_factored_takes_any_callable():
+    class Half:
+        def __call__(self, items, k):
+            return 0.5
+
+    for chi in (functools.partial(lambda base, items, k: base**k, 0.5), Half()):
+        model = rr.clicks.Factored([0.9, 0.5, 0.3], chi)
+        assert model.examine([0, 1])[1] == 0.5
+        assert rr.simulate(rr.RecurRank(np.eye(3), 2, 100, seed=0), model, 50).rounds[-1] == 50
+
+
+def test_bad_random_streams():
+    for rng in (5, np.random.RandomState(0)):
+        with pytest.raises(ValueError, match=r"^rng: "):
+            rr.clicks.Cascade([0.5, 0.4]).sample([0, 1], rng)
 
 
 @pytest.mark.parametrize("bad", [-0.1, 1.1, float("nan"), float("inf")])
@@ -164,3 +192,8 @@ def test_best_and_too_many_positions():
     assert model.best(3).tolist() == [3, 1, 2]
     with pytest.raises(ValueError, match=r"^positions: 5 is more than the 4 items"):
         model.best(5)
+    for positions in (0, -1):
+        with pytest.raises(ValueError, match=r"^positions: "):
+            model.best(positions)
+    with pytest.raises(ValueError, match=r"^examination: "):
+        rr.clicks.UserBrowsing([0.5], [[1.0], [0.5, 0.5]])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from decimal import Decimal, localcontext
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -10,15 +12,15 @@ from hypothesis.extra import numpy as hnp
 from tests import naive
 
 import recurrank as rr
-from recurrank.design.optimal import MOST_VIOLATORS, caratheodory, wolfe_atwood
-
-RNG = np.random.default_rng(0)
+from recurrank.design.optimal import caratheodory, wolfe_atwood
 
 
 def shapes():
     rng = np.random.default_rng(0)
     gauss = rng.standard_normal((3000, 6))
     low = rng.standard_normal((3000, 3)) @ rng.standard_normal((3, 8))
+    turn = np.linalg.qr(rng.standard_normal((8, 8)))[0]
+    falling = (rng.standard_normal((3000, 8)) * 10.0 ** -np.linspace(0, 8, 8)) @ turn
     return {
         "gaussian": (gauss, 6),
         "rank deficient": (low, 3),
@@ -31,9 +33,12 @@ def shapes():
         "huge": (1e6 * gauss, 6),
         "columns of different scales": (gauss * [1e-6, 1e6, 1, 1e3, 1, 1], 6),
         "one far from all others": (np.vstack([gauss, 1e7 * rng.standard_normal((1, 6))]), 6),
+        "one very far from all others": (np.vstack([gauss[:200], [[1e8, -1e8, 1e8, 0, 0, 0]]]), 6),
+        "one further still": (np.vstack([gauss[:200], [[1e9, -1e9, 1e9, 1e9, 0, 0]]]), 6),
         "one far and off the span": (np.vstack([low, 1e7 * rng.standard_normal((1, 8))]), 4),
         "orthogonal": (np.eye(50), 50),
         "a direction that one row in many has": (np.eye(20)[np.r_[np.zeros(30_000, int), np.arange(20)]], 20),
+        "float32 with a falling spectrum": (falling.astype(np.float32), None),
         "with zeros": (np.vstack([np.zeros((10, 4)), np.eye(4)]), 4),
         "a grid": (np.stack(np.meshgrid(*[np.arange(-3.0, 4.0)] * 4), -1).reshape(-1, 4), 4),
         "integers": (rng.integers(-3, 4, (200, 3)), 3),
@@ -45,43 +50,39 @@ def shapes():
 def test_design_of_every_shape(name, tolerance):
     features, rank = shapes()[name]
     design = rr.g_optimal(features, tolerance)
+    rank = design.rank if rank is None else rank  # where rounding decides, any rank is right that the rest agrees with
     assert design.rank == rank
     assert design.weights.sum() == pytest.approx(1, abs=1e-12)
     assert (design.weights > 0).all()
     assert len(np.unique(design.support)) == len(design.support) <= rank * (rank + 1) // 2
     assert rank * (1 - 1e-9) <= design.value <= rank * (1 + tolerance)
-    if "far" not in name:  # the plain pseudo-inverse has no digits left there
+    if (
+        "far" not in name and "further" not in name and "falling" not in name
+    ):  # the plain pseudo-inverse has no digits left there
         scaled = np.asarray(features, dtype=np.float64) / np.abs(features).max(axis=0).clip(1e-300)
         assert naive.leverages(scaled, design.support, design.weights).max() == pytest.approx(design.value, rel=1e-6)
 
 
-def test_far_row_certified_in_exact_arithmetic():
-    """The row far from all others, with leverages by rationals instead of floats."""
-    from fractions import Fraction
-
+def test_far_row_certified_with_sixty_digits():
+    """The row far from all others, with leverages in decimal arithmetic instead of floats."""
     features, _ = shapes()["one far from all others"]
     design = rr.g_optimal(features)
-    weights = [Fraction(w) for w in design.weights]
-    rows = [[Fraction(v) for v in features[a]] for a in design.support]
-    moments = [[sum(w * x[i] * x[j] for w, x in zip(weights, rows, strict=True)) for j in range(6)] for i in range(6)]
-
-    def solve(matrix, vector):
-        table = [[*row, v] for row, v in zip([list(r) for r in matrix], vector, strict=True)]
-        for i in range(6):
-            pivot = next(r for r in range(i, 6) if table[r][i] != 0)
-            table[i], table[pivot] = table[pivot], table[i]
+    with localcontext() as context:
+        context.prec = 60
+        rows = [[Decimal(float(v)) for v in row] for row in features]
+        weighted = [(Decimal(float(w)), rows[a]) for w, a in zip(design.weights, design.support, strict=True)]
+        table = [
+            [sum(w * x[i] * x[j] for w, x in weighted) for j in range(6)] + [Decimal(int(i == j)) for j in range(6)]
+            for i in range(6)
+        ]
+        for i in range(6):  # Gauss and Jordan; Q is positive definite, so no pivot is zero
             table[i] = [v / table[i][i] for v in table[i]]
             for r in range(6):
                 if r != i:
                     table[r] = [a - table[r][i] * b for a, b in zip(table[r], table[i], strict=True)]
-        return [row[6] for row in table]
-
-    worst = 0.0
-    for item in [*design.support, *range(20), len(features) - 1]:
-        x = [Fraction(v) for v in features[item]]
-        worst = max(worst, float(sum(a * b for a, b in zip(x, solve(moments, x), strict=True))))
-    assert worst <= design.value * (1 + 1e-9)
-    assert worst == pytest.approx(design.value, rel=1e-9)  # the largest leverage is on the support or the far row
+        inverse = [row[6:] for row in table]
+        worst = max(sum(x[i] * inverse[i][j] * x[j] for i in range(6) for j in range(6)) for x in rows)
+    assert float(worst) == pytest.approx(design.value, rel=1e-9)
 
 
 @given(
@@ -116,14 +117,11 @@ def test_value_falls_with_the_tolerance_towards_the_rank():
 def test_many_violators_take_more_than_one_scan_and_end_certified():
     features = np.random.default_rng(2).standard_normal((60_000, 30))
     design = rr.g_optimal(features, 0.02)
-    lever = naive.leverages(features[:: 60_000 // 500], [0], [1.0])  # shape only; the real check is below
-    assert len(lever) >= 500
     moments = (features[design.support].T * design.weights) @ features[design.support]
     exact = np.einsum("ij,jk,ik->i", features, np.linalg.inv(moments), features).max()
     assert design.value == pytest.approx(exact, rel=1e-9)
     assert exact <= 30 * 1.02
     assert 1 <= design.scans <= 6
-    assert MOST_VIOLATORS < 60_000
 
 
 def test_compiled_steps_are_the_twins():
@@ -158,6 +156,18 @@ def test_caratheodory_never_raises_a_leverage(seed, rank):
     assert (after <= before * (1 + 1e-8)).all()
 
 
+@pytest.mark.parametrize("seed", range(12))
+def test_float32_at_the_edge_of_its_rank_ends(seed):
+    """Rows that rounding puts on both sides of the span must not keep the search for a basis going."""
+    rng = np.random.default_rng(seed)
+    turn = np.linalg.qr(rng.standard_normal((8, 8)))[0]
+    features = ((rng.standard_normal((20_000, 8)) * 10.0 ** -np.linspace(0, 8, 8)) @ turn).astype(np.float32)
+    design = rr.g_optimal(features)
+    assert 4 <= design.rank <= 8
+    assert design.value <= design.rank * 1.05
+    assert rr.volumetric_spanner(features).rank >= 4
+
+
 def test_a_memory_map_gives_the_same_design(tmp_path):
     features = np.random.default_rng(4).standard_normal((5000, 7)).astype(np.float32)
     np.save(tmp_path / "x.npy", features)
@@ -167,7 +177,7 @@ def test_a_memory_map_gives_the_same_design(tmp_path):
     assert here.value == there.value
 
 
-@pytest.mark.parametrize("tolerance", [0, -1, float("nan"), float("inf"), 1e-9])
+@pytest.mark.parametrize("tolerance", [0, -1, float("nan"), float("inf"), 1e-9, None, "x"])
 def test_bad_tolerance(tolerance):
     with pytest.raises(ValueError, match=r"^tolerance: "):
         rr.g_optimal(np.eye(2), tolerance)

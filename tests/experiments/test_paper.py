@@ -63,6 +63,10 @@ def test_bad_plans(arguments, field):
         paper.plan(*arguments)
 
 
+def test_named_twice_is_run_once():
+    assert len(paper.plan(["cascade", "cascade"], ["recurrank", "recurrank"], 2)) == 2
+
+
 def test_bad_jobs():
     with pytest.raises(ValueError, match=r"^jobs: "):
         paper.run([], jobs=0)

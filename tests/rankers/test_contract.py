@@ -13,7 +13,8 @@ NAMES = rr.rankers.names()
 @pytest.fixture(params=NAMES)
 def make(request, problem):
     def build(**change):
-        settings = {"features": problem.features, "positions": 5, "rounds": 5000, "seed": 7, **change}
+        own = {"attraction": problem.attraction} if request.param == "oracle" else {}
+        settings = {"features": problem.features, "positions": 5, "rounds": 5000, "seed": 7, **own, **change}
         return rr.rankers.make(request.param, **settings)
 
     return build
@@ -88,6 +89,7 @@ def test_feedback_late_out_of_order_or_never_is_fine(make, position_model):
         ([True] * 4, "shape"),
         ([True] * 6, "shape"),
         ([[True] * 5], "shape"),
+        ([[True], [True, False]], "lengths"),
         ([2, 0, 0, 0, 0], "true or false"),
         (["a"] * 5, "true"),
     ],
@@ -102,9 +104,10 @@ def test_bad_clicks_change_nothing(make, clicks, word):
 
 
 def test_a_slate_of_another_ranker_is_refused(make):
-    ranker, other, young = make(), make(seed=8), make()
+    ranker, other, young, elsewhere = make(), make(seed=8), make(), make(features=rr.synthetic(40, 4, seed=9).features)
     slate = ranker.rank()
-    for stranger in (other, young):
+    elsewhere.rank()
+    for stranger in (other, young, elsewhere):
         before = stranger.save()
         with pytest.raises(ValueError, match=r"^slate: .*another ranker"):
             stranger.learn(slate, [False] * 5)
@@ -122,6 +125,12 @@ def test_a_slate_of_another_ranker_is_refused(make):
         ({"rounds": 0}, "rounds"),
         ({"rounds": "many"}, "rounds"),
         ({"seed": -1}, "seed"),
+        ({"seed": 1.5}, "seed"),
+        ({"seed": "a"}, "seed"),
+        ({"seed": True}, "seed"),
+        ({"rounds": 10**400}, "rounds"),
+        ({"features": np.ma.masked_less(np.ones((9, 2)), 2)}, "features"),
+        ({"features": np.full((9, 2), 1e-310)}, "features"),
         ({"features": [[1.0, 2.0], [3.0]]}, "features"),
         ({"features": np.zeros((10, 2))}, "features"),
         ({"features": np.empty((0, 3))}, "features"),
@@ -140,6 +149,8 @@ def test_bad_arguments(make, change, field):
 def test_unknown_name_and_option():
     with pytest.raises(ValueError, match=r"^ranker: 'nope' is unknown; choose from"):
         rr.rankers.make("nope", features=np.eye(3), positions=1, rounds=10)
+    with pytest.raises(ValueError, match=r"^ranker: "):
+        rr.rankers.make([], features=np.eye(3), positions=1, rounds=10)
     with pytest.raises(ValueError, match="see `recurrank rankers`"):
         rr.rankers.make("recurrank", features=np.eye(3), positions=1, rounds=10, nope=1)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import json
 import os
@@ -216,6 +217,82 @@ def test_drop_asks_again_at_once():
     assert (ranker.state.out == 0).all()
 
 
+def test_forged_marks_are_late_and_touch_nothing():
+    ranker = rr.RecurRank(np.eye(5), positions=3, rounds=1000, seed=0)
+    slate = ranker.rank()
+    key = slate.marks[0, 0]
+    for marks in ([[key, 9999], [-1, -1], [-1, -1]], [[key, -7], [-1, -1], [-1, -1]], [[key + 1, 0], [key, 9999], [-1, -1]]):
+        before = [part.copy() for part in ranker.state[:-1]]
+        ranker.learn(dataclasses.replace(slate, marks=np.array(marks)), [True, False, False])
+        ranker.drop(dataclasses.replace(slate, marks=np.array(marks)))
+        assert all((a == b).all() for a, b in zip(before, ranker.state[:-1], strict=True))
+    assert ranker.feedback.late == 4
+    with pytest.raises(ValueError, match=r"^slate: "):
+        ranker.learn(dataclasses.replace(slate, marks=np.array([[key, 0]])), [True, False, False])
+
+
+def test_two_copies_that_went_different_ways_do_not_mistake_each_others_blocks():
+    problem = rr.synthetic(items=40, dim=4, seed=0)
+    model = rr.clicks.DocumentBased(problem.attraction)
+    crashed = rr.RecurRank(problem.features, positions=4, rounds=3000, seed=0)
+    play(crashed, model, 50)
+    restored = rr.load(crashed.save(), problem.features)
+    play(crashed, model, 3000, seed=1)
+    play(restored, model, 3000, seed=2)
+    assert restored.blocks[0].phase == crashed.blocks[0].phase > 1
+    late, learned = restored.feedback.late, restored.feedback.learned
+    for _ in range(20):
+        restored.rank()
+    for _ in range(20):
+        restored.learn(crashed.rank(), [True] * 4)
+    assert restored.feedback.learned == learned
+    assert restored.feedback.late >= late + 20
+
+
+def test_an_interrupted_decision_is_made_at_the_next_call(monkeypatch):
+    import recurrank.rankers.recurrank as module
+
+    problem = rr.synthetic(items=30, dim=3, seed=0)
+    model = rr.clicks.DocumentBased(problem.attraction)
+    smooth, rough = (rr.RecurRank(problem.features, positions=3, rounds=1000, seed=0) for _ in range(2))
+    real = module.optimal_design
+
+    def interrupted(*arguments):
+        raise KeyboardInterrupt
+
+    users = np.random.default_rng(0), np.random.default_rng(0)
+    for t in range(3000):
+        monkeypatch.setattr(module, "optimal_design", real)
+        slates = smooth.rank(), rough.rank()
+        assert slates[0].items.tolist() == slates[1].items.tolist(), t
+        smooth.learn(slates[0], model.sample(slates[0], users[0]))
+        monkeypatch.setattr(module, "optimal_design", interrupted)
+        before = len(rough.history)
+        try:
+            rough.learn(slates[1], model.sample(slates[1], users[1]))
+        except KeyboardInterrupt:
+            assert len(rough.history) == before
+            monkeypatch.setattr(module, "optimal_design", real)
+            again = rr.load(rough.save(), problem.features)  # saved while a decision is due
+            assert again.due
+            again.rank()
+            assert len(again.history) == before + 1
+    assert len(smooth.history) == len(rough.history) >= 2
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_one_item_far_from_all_others_does_not_spoil_the_estimates(dtype):
+    rng = np.random.default_rng(0)
+    features = np.abs(rng.standard_normal((200, 2)))
+    features *= 0.5 / np.linalg.norm(features, axis=1, keepdims=True)
+    features[7] = [3e5, -3e5]
+    problem = rr.Problem(features.astype(dtype), [1.0, 1.0])
+    ranker = rr.RecurRank(problem.features, positions=3, rounds=100_000, seed=0)
+    seen = rr.theory.watch(ranker, rr.clicks.DocumentBased(problem.attraction), problem.theta, 100_000)
+    assert not seen.failed
+    assert len(seen.verdicts) > 2
+
+
 def test_items_that_are_all_zero_and_single_items_explore_nothing():
     features = np.vstack([np.eye(2), np.zeros((3, 2))])
     model = rr.clicks.DocumentBased([0.9, 0.6, 0.0, 0.0, 0.0])
@@ -255,6 +332,10 @@ def test_float32_and_rank_deficient_features():
     [
         ({"delta": 0.0}, "delta"),
         ({"delta": 2.0}, "delta"),
+        ({"delta": 5e-324}, "delta"),
+        ({"delta": "abc"}, "delta"),
+        ({"delta": [0.1]}, "delta"),
+        ({"tolerance": "x"}, "tolerance"),
         ({"design": "best"}, "design"),
         ({"elimination": "none"}, "elimination"),
         ({"tolerance": 0.0}, "tolerance"),

@@ -64,6 +64,12 @@ def test_the_catalogue_is_not_in_it():
     assert len(small.save()) < 1000 * 4 + 10_000  # an order over the items is four bytes an item
 
 
+@pytest.mark.parametrize("blob", ["abc", None, 5, b"", b"something else entirely, but long enough to have a digest at its end"])
+def test_what_is_no_saved_ranker(problem, blob):
+    with pytest.raises(ValueError, match=r"^saved ranker: "):
+        rr.load(blob, problem.features)
+
+
 def test_restored_has_history_and_blocks(ranker, problem):
     copy = rr.load(ranker.save(), problem.features)
     assert copy.options() == ranker.options()

@@ -71,9 +71,18 @@ def test_regret_is_against_the_ranking_by_attraction_even_when_it_is_not_the_bes
     assert run.regret[-1] < 0  # showing the worse item first earns more clicks here
 
 
+def test_all_rounds_are_played_whatever_the_checkpoints():
+    ranker = rr.RecurRank(np.eye(4), positions=2, rounds=1000, seed=0)
+    run = rr.simulate(ranker, rr.clicks.Cascade([0.5] * 4), 1000, checkpoints=[10])
+    assert ranker.served == 1000
+    assert run.rounds.tolist() == [10]
+
+
 @pytest.mark.parametrize(
     ("change", "field"),
     [
+        ({"seed": "a"}, "seed"),
+        ({"checkpoints": [[1], [2, 3]]}, "checkpoints"),
         ({"rounds": 0}, "rounds"),
         ({"rounds": 1.5}, "rounds"),
         ({"checkpoints": []}, "checkpoints"),

@@ -78,3 +78,5 @@ def test_another_theta_is_refused():
     ranker = rr.RecurRank(problem.features, positions=2, rounds=100, seed=0)
     with pytest.raises(ValueError, match=r"^theta: "):
         rr.theory.watch(ranker, rr.clicks.DocumentBased(problem.attraction), problem.theta * 0.5, 100)
+    with pytest.raises(ValueError, match=r"^theta: shape is \(2,\)"):
+        rr.theory.watch(ranker, rr.clicks.DocumentBased(problem.attraction), [0.5, 0.5], 100)

@@ -56,8 +56,8 @@ def main(arguments: list[str] | None = None) -> None:
     except click.ClickException as error:
         _complain(error.format_message())
         status = 2
-    except (ValueError, OSError) as error:
-        _complain(str(error))
+    except (ValueError, OSError, MemoryError) as error:
+        _complain(str(error) or "out of memory; make the problem smaller")
         status = 2
     except (KeyboardInterrupt, click.Abort):
         _complain("stopped")

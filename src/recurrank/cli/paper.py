@@ -42,11 +42,19 @@ def command(
         return
     from rich.table import Table
 
-    table = Table(title=f"Online Learning to Rank with Features: {runs} runs each, mean and standard error")
-    for heading in ("environment", "ranker", "rounds", "regret", "paper's regret", "seconds a run", "paper's seconds"):
+    table = Table(title=f"Online Learning to Rank with Features: {runs} runs each")
+    for heading in (
+        "environment",
+        "ranker",
+        "rounds",
+        "regret (standard error)",
+        "paper's regret",
+        "seconds a run",
+        "paper's seconds",
+    ):
         table.add_column(heading, justify="left" if heading in ("environment", "ranker") else "right")
     for row in rows:
-        regret = f"{row.regret_mean:,.2f} ± {row.regret_se:,.2f}"
+        regret = f"{row.regret_mean:,.2f} ({row.regret_se:,.2f})"
         table.add_row(
             row.environment,
             row.ranker,

@@ -33,7 +33,8 @@ def command(as_json: bool) -> None:
 
 def _describe(ranker: Any) -> dict[str, Any]:
     signature = inspect.signature(ranker.__init__)
-    options = {p.name: p.default for p in signature.parameters.values() if p.kind is inspect.Parameter.KEYWORD_ONLY}
+    only = [p for p in signature.parameters.values() if p.kind is inspect.Parameter.KEYWORD_ONLY]
+    options = {p.name: "required" if p.default is inspect.Parameter.empty else p.default for p in only}
     return {
         "name": ranker.name,
         "paper": ranker.reference,

@@ -16,6 +16,9 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 F = TypeVar("F", bound=Callable[..., Any])
 
+OWN = ("ranker", "name", "features", "positions", "rounds", "seed")
+"""Not options of a ranker but of the command."""
+
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON document and nothing else.")
 
 
@@ -29,9 +32,7 @@ def problem_options(items: int, dim: int, positions: int, rounds: int, clicks: s
             click.option("--positions", default=positions, show_default=True, help="K, how many items to show."),
             click.option("--dim", default=dim, show_default=True, help="d, how many features an item has."),
             click.option("--items", default=items, show_default=True, help="L, how many items there are."),
-            click.option(
-                "--clicks", default="position-based", show_default=True, help="A click model: see `recurrank clicks`."
-            ),
+            click.option("--clicks", default=clicks, show_default=True, help="A click model: see `recurrank clicks`."),
         ):
             function = option(function)
         return function
@@ -69,6 +70,8 @@ def parse_options(pairs: tuple[str, ...]) -> dict[str, Any]:
         name, separator, value = pair.partition("=")
         if not separator or not name:
             raise ValueError(f"--option {pair!r}: give name=value, for example design=spanner")
+        if name in OWN:
+            raise ValueError(f"--option {pair!r}: give --{name} instead")
         try:
             options[name.replace("-", "_")] = json.loads(value)
         except json.JSONDecodeError:

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from recurrank._arrays import Bools, Floats, Ints, as_probabilities
+from recurrank._arrays import Bools, Floats, Ints, as_array, as_probabilities
 from recurrank._compiled import hot
 from recurrank.clicks.model import ClickModel, register
 
@@ -68,7 +68,7 @@ class UserBrowsing(ClickModel):
 
     def __init__(self, attraction: ArrayLike, examination: ArrayLike) -> None:
         self.attraction = as_probabilities("attraction", attraction)
-        rows = len(np.atleast_1d(np.asarray(examination, dtype=np.float64)))
+        rows = len(np.atleast_1d(as_array("examination", examination)))
         self.examination = as_probabilities("examination", examination, shape=(rows, rows))
         self.positions = rows
         self.state = BrowsingState(self.attraction, self.examination, np.zeros(rows))

@@ -7,12 +7,12 @@ clicks at different positions being independent given the ranking (the paper ask
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import cfunc, types
-from numba.core.errors import NumbaError
+from numba import cfunc, njit, types
 from numpy.typing import ArrayLike
 
 from recurrank._arrays import Bools, Floats, Ints, as_probabilities
@@ -27,12 +27,15 @@ SIGNATURE = types.float64(types.Array(types.int64, 1, "C"), types.int64)
 class FactoredState(NamedTuple):
     attraction: Floats
     chi: Any  # a compiled function; all of them have one type, so that compiled loops are kept on disk for all
+    wrong: Floats  # (1,) the last value that was no probability, or 0
 
 
 @hot
 def examine(state: FactoredState, items: Ints, chi: Floats) -> None:
     for k in range(len(items)):
         chi[k] = state.chi(items, k)
+        if not 0.0 <= chi[k] <= 1.0:
+            state.wrong[0] = chi[k]
 
 
 @hot
@@ -59,13 +62,18 @@ class Factored(ClickModel):
 
     def __init__(self, attraction: ArrayLike, chi: Examination) -> None:
         self.attraction = as_probabilities("attraction", attraction)
-        if not callable(chi):
-            raise ValueError(f"chi: {chi!r} is not a function; give chi(items, k) -> probability of examination")
-        self.chi = chi
         try:
-            self.state = FactoredState(self.attraction, cfunc(SIGNATURE)(getattr(chi, "py_func", chi)))
-        except (NumbaError, TypeError, NotImplementedError):
-            self.state = None
+            inspect.signature(chi).bind(np.arange(1), 0)
+        except (TypeError, ValueError) as error:
+            raise ValueError(f"chi: {chi!r} is not a function of (items, k); give one that returns a probability") from error
+        self.chi = chi
+        self.state = _compile(self.attraction, chi)
+
+    def complain(self) -> None:
+        """ValueError if compiled code met an examination that is no probability."""
+        if self.state is not None and self.state.wrong[0] != 0:
+            wrong, self.state.wrong[0] = float(self.state.wrong[0]), 0.0
+            raise ValueError(f"chi: it gave {wrong} or failed for some ranking; give a probability in [0, 1] for every one")
 
     def examine(self, slate: Slate | ArrayLike) -> Floats:
         items = self._items(slate)
@@ -75,6 +83,22 @@ class Factored(ClickModel):
         expected = self.expected(slate)
         # One draw a position, in order: what the compiled twin draws.
         return np.array([rng.random() for _ in expected]) < expected
+
+
+def _compile(attraction: Floats, chi: Examination) -> FactoredState | None:
+    """The state for compiled loops; None where numba cannot compile ``chi``, for whatever reason it has."""
+    try:
+        function: Any = njit(getattr(chi, "py_func", chi))
+
+        def guarded(items: Ints, k: int) -> float:
+            try:
+                return function(items, k)  # type: ignore[no-any-return]
+            except Exception:
+                return np.nan
+
+        return FactoredState(attraction, cfunc(SIGNATURE)(guarded), np.zeros(1))
+    except Exception:
+        return None
 
 
 register(FactoredState, Factored)

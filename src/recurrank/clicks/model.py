@@ -19,7 +19,7 @@ import numpy as np
 from numba.extending import overload
 from numpy.typing import ArrayLike
 
-from recurrank._arrays import Bools, Floats, Ints
+from recurrank._arrays import Bools, Floats, Ints, as_count
 from recurrank._compiled import HOT
 from recurrank.slate import Slate, as_items
 
@@ -58,13 +58,18 @@ class ClickModel:
     def sample(self, slate: Slate | ArrayLike, rng: np.random.Generator) -> Bools:
         """The clicks of one user."""
         items = self._items(slate)
+        if not isinstance(rng, np.random.Generator):
+            raise ValueError(f"rng: {type(rng).__name__} is not a numpy.random.Generator; give numpy.random.default_rng(seed)")
         clicks = np.empty(len(items), np.bool_)
         type(self).compiled_sample(self.state, items, rng, clicks)
         return clicks
 
+    def complain(self) -> None:
+        """ValueError if the model turned out to be none; only a model with a function of the user's can."""
+
     def best(self, positions: int) -> Ints:
         """The ranking A*: the most attractive items in order, ties by their place in the catalogue."""
-        if positions > len(self.attraction):
+        if as_count("positions", positions) > len(self.attraction):
             raise ValueError(f"positions: {positions} is more than the {len(self.attraction)} items of the click model")
         order = np.argsort(-self.attraction, kind="stable")
         return order[:positions].astype(np.int64)

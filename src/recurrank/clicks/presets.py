@@ -45,7 +45,7 @@ def make(name: str, attraction: ArrayLike, positions: int, **parameters: Any) ->
     >>> make("position", [0.9, 0.5, 0.1], positions=2).examine([0, 1]).tolist()
     [1.0, 0.5]
     """
-    full = SHORT.get(name, name)
+    full = SHORT.get(name, name) if isinstance(name, str) else ""
     if full not in names():
         raise ValueError(f"clicks: {name!r} is not a click model; choose from {', '.join(names())}")
     alpha = as_probabilities("attraction", attraction)

@@ -17,6 +17,8 @@ from recurrank.design.scan import Rows, column_scales
 
 START_ROWS = 2000
 """Rows drawn to start from: enough to span, and to have some of the extremes."""
+SMALLEST_SCALE = 1e-280
+"""Columns below this count as zero: their reciprocal is no longer a number."""
 LARGEST_COORDINATE = 8.0
 """Beyond this a new basis is chosen, so that a row far from all others becomes a unit vector and costs no digits."""
 
@@ -56,8 +58,9 @@ def start(rows: Rows) -> Ints:
 def scales_of(rows: Rows) -> Floats:
     """Column scales without zeros; ValueError when every feature of every row is zero or one is not finite."""
     scales = column_scales(rows)
+    scales[scales < SMALLEST_SCALE] = 0.0
     if not scales.any():
-        raise ValueError("features: every feature of every item is zero; a design needs at least one direction to explore")
+        raise ValueError("features: every feature of every item is zero; at least one direction to differ in is needed")
     scales[scales == 0] = 1.0
     return scales
 
@@ -77,10 +80,18 @@ def basis_of(rows: Rows, sample: Ints, scales: Floats) -> tuple[Basis, Ints]:
     return Basis(coordinates / scales[:, None], q[:, rank:] / scales[:, None], scales, slack), np.sort(first)
 
 
-def rebase(points: Floats) -> Floats:
-    """A change of coordinates after which r of the points, chosen greedily for volume, are the unit vectors."""
-    order = scipy.linalg.qr(points.T, mode="r", pivoting=True)[1]
-    return inverse(points[order[: points.shape[1]]])
+def rebase(points: Floats) -> tuple[Floats, Ints]:
+    """A change of coordinates after which r of the points, chosen greedily for volume, are the unit vectors; and which."""
+    chosen = scipy.linalg.qr(points.T, mode="r", pivoting=True)[1][: points.shape[1]]
+    return inverse(points[chosen]), chosen
+
+
+def enlarged(rows: Rows, basis: Basis, sample: Ints) -> tuple[Basis, Ints]:
+    """A basis of the sample's larger span; if it is no larger, the old one, which then lets more pass for rounding."""
+    larger, first = basis_of(rows, sample, basis.scales)
+    if larger.rank > basis.rank:
+        return larger, first
+    return basis._replace(slack=4 * basis.slack), first[:0]
 
 
 def inverse(matrix: Floats) -> Floats:

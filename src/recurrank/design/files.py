@@ -7,14 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from recurrank._arrays import Features, as_features
+from recurrank._arrays import Features, as_array, as_features
 
 
 def read_features(path: Path) -> Features:
     """The feature matrix in a .npy or .parquet file; ValueError says in one line what is wrong with it.
 
-    A .npy file is mapped into memory, so that its size does not matter. A .parquet file has either one list column or
-    only numeric columns, one a feature.
+    A .npy file is mapped into memory, so that its size does not matter. A .parquet file has either one list column, any
+    other columns being names and the like, or numeric and boolean columns, one a feature; text is never a feature.
     """
     if not path.is_file():
         raise ValueError(f"{path}: no such file; give a .npy or .parquet file with a row an item")
@@ -44,11 +44,13 @@ def _parquet(path: Path) -> np.ndarray[Any, Any]:
     except (pa.ArrowException, OSError) as error:
         raise ValueError(f"{path}: not a Parquet file, or a truncated one ({error})") from error
     lists = [name for name, kind in zip(table.column_names, table.schema.types, strict=True) if _is_list(pa, kind)]
-    if len(lists) == 1:
+    if len(lists) > 1:
+        raise ValueError(f"{path}: several list columns ({', '.join(lists)}); keep the one with the features")
+    if lists:
         rows = table.column(lists[0]).to_pylist()
         if any(row is None for row in rows):
             raise ValueError(f"{path}: column {lists[0]!r} has empty rows; every item needs its features")
-        return np.array(rows, dtype=object) if len({len(row) for row in rows}) > 1 else np.array(rows, dtype=np.float64)
+        return as_array(f"{path}: column {lists[0]!r}", rows)
     numeric = [name for name, kind in zip(table.column_names, table.schema.types, strict=True) if _is_number(pa, kind)]
     if not numeric:
         raise ValueError(f"{path}: no list column and no numeric columns; give one of either")
@@ -60,4 +62,4 @@ def _is_list(pa: Any, kind: Any) -> bool:
 
 
 def _is_number(pa: Any, kind: Any) -> bool:
-    return bool(pa.types.is_floating(kind) or pa.types.is_integer(kind))
+    return bool(pa.types.is_floating(kind) or pa.types.is_integer(kind) or pa.types.is_boolean(kind))

@@ -12,7 +12,7 @@ supporting row of smallest leverage, whichever is further from r, by the exact b
 |--------------|-----------------------------------------------------------------|
 | x, X         | a row, ``rows``; ``points`` are active rows in the basis below  |
 | pi           | ``weights``                                                     |
-| Q(pi)^+      | ``inverse`` (in the basis), ``whitening`` W with W W' = Q^+     |
+| Q(pi)^+      | ``inverse``, in the basis                                       |
 | x' Q^+ x     | leverage, ``lever``                                             |
 | d            | r, the rank of the rows (deviations.md, "rank for dimension")   |
 
@@ -37,8 +37,8 @@ import numpy as np
 import scipy.linalg
 from numpy.typing import ArrayLike
 
-from recurrank._arrays import Bools, Floats, Ints, as_features
-from recurrank.design.basis import LARGEST_COORDINATE, Basis, Scan, basis_of, rebase, root, scales_of, scan, start
+from recurrank._arrays import Bools, Floats, Ints, as_features, as_number
+from recurrank.design.basis import LARGEST_COORDINATE, Scan, basis_of, enlarged, rebase, root, scales_of, scan, start
 from recurrank.design.basis import inverse as invert
 from recurrank.design.scan import Rows
 
@@ -73,7 +73,7 @@ def g_optimal(features: ArrayLike, tolerance: float = 0.05) -> Design:
     >>> design.support.tolist(), design.weights.tolist(), round(design.value, 6)
     ([0, 1], [0.5, 0.5], 2.0)
     """
-    if not SMALLEST_TOLERANCE <= tolerance < np.inf:
+    if not SMALLEST_TOLERANCE <= as_number("tolerance", tolerance) < np.inf:
         raise ValueError(f"tolerance: {tolerance} is not a number of at least {SMALLEST_TOLERANCE}; give for example 0.05")
     return optimal_design(Rows(as_features(features)), tolerance)
 
@@ -82,15 +82,18 @@ def optimal_design(rows: Rows, tolerance: float) -> Design:
     """:func:`g_optimal` for a view of a catalogue's rows; the support counts places in that view."""
     scales = scales_of(rows)
     active = start(rows)
-    basis, weights = _begin(rows, active, scales)
+    basis, first = basis_of(rows, active, scales)
+    weights = _equal_weights(len(active), first)
     last: Scan | None = None
     scans = 0
     precision = tolerance / 4  # of the active rows' own problem, so that the next scan may be the last
     while True:
         points = rows.take(active) @ basis.to_coordinates
         if np.abs(points).max() > LARGEST_COORDINATE:
-            change = rebase(points)
+            change, chosen = rebase(points)
             points, basis = points @ change, basis.changed(change)
+            weights /= 2  # some weight on the new unit vectors keeps Q far from singular
+            weights[chosen] += 0.5 / basis.rank
             last = last and last._replace(moments=change.T @ last.moments @ change)
         inverse = _solve(points, weights, precision)
         lever = _levers(points, inverse)
@@ -102,8 +105,11 @@ def optimal_design(rows: Rows, tolerance: float) -> Design:
             last, outside = scan(rows, basis, inverse)
             scans += 1
             if len(outside):  # a direction that the active rows miss: start again in the larger span
-                active, last = np.concatenate([active[weights > 0], outside]), None
-                basis, weights = _begin(rows, active, scales)
+                wider = np.concatenate([active[weights > 0], outside])
+                basis, first = enlarged(rows, basis, wider)
+                if len(first):
+                    active, weights = wider, _equal_weights(len(wider), first)
+                last = None
                 continue
             places, found = None, last.lever
         else:
@@ -133,12 +139,10 @@ def optimal_design(rows: Rows, tolerance: float) -> Design:
     return Design(support[order].astype(np.int64), weights[order], value, basis.rank, scans)
 
 
-def _begin(rows: Rows, active: Ints, scales: Floats) -> tuple[Basis, Floats]:
-    """A basis out of the active rows, and equal weights on the rows it is made of."""
-    basis, first = basis_of(rows, active, scales)
-    weights = np.zeros(len(active))
-    weights[first] = 1.0 / basis.rank
-    return basis, weights
+def _equal_weights(count: int, first: Ints) -> Floats:
+    weights = np.zeros(count)
+    weights[first] = 1.0 / len(first)
+    return weights
 
 
 def _doubtful(last: Scan, inverse: Floats, known: float) -> Ints:

@@ -24,8 +24,8 @@ import math
 import numpy as np
 from numpy.typing import ArrayLike
 
-from recurrank._arrays import Bools, Floats, as_features
-from recurrank.design.basis import Basis, basis_of, inverse, rebase, root, scales_of, scan, start
+from recurrank._arrays import Bools, Floats, as_features, as_seed
+from recurrank.design.basis import Basis, basis_of, enlarged, inverse, rebase, root, scales_of, scan, start
 from recurrank.design.optimal import Design
 from recurrank.design.scan import Rows, leverages
 
@@ -39,7 +39,8 @@ def volumetric_spanner(features: ArrayLike, seed: int | np.random.Generator = 0)
     >>> spanner.support.tolist(), round(spanner.value, 6)
     ([0, 1, 2], 3.0)
     """
-    return spanner_design(Rows(as_features(features)), np.random.default_rng(seed))
+    rng = seed if isinstance(seed, np.random.Generator) else np.random.default_rng(as_seed(seed))
+    return spanner_design(Rows(as_features(features)), rng)
 
 
 def spanner_design(rows: Rows, rng: np.random.Generator) -> Design:
@@ -60,7 +61,7 @@ def spanner_design(rows: Rows, rng: np.random.Generator) -> Design:
 
     weights = np.full(len(chosen), 1.0 / len(chosen))
     points = rows.take(chosen) @ basis.to_coordinates
-    change = rebase(points)
+    change, _ = rebase(points)
     points, basis = points @ change, basis.changed(change)
     value = float(scan(rows, basis, inverse(points.T @ points / len(chosen)))[0].lever.max())
     if value > len(chosen) * (1 + 1e-6):  # Appendix B, checked on every call
@@ -70,16 +71,17 @@ def spanner_design(rows: Rows, rng: np.random.Generator) -> Design:
 
 def _spanning_basis(rows: Rows) -> Basis:
     """A basis of the span of all rows."""
-    scales = scales_of(rows)
     sample = start(rows)
-    while True:
-        basis, first = basis_of(rows, sample, scales)
-        if basis.rank == rows.dim:
-            return basis
+    basis, first = basis_of(rows, sample, scales_of(rows))
+    while basis.rank < rows.dim:
         outside = scan(rows, basis, np.eye(basis.rank))[1]
         if not len(outside):
-            return basis
-        sample = np.concatenate([sample[first], outside])
+            break
+        wider = np.concatenate([sample[first], outside])
+        basis, found = enlarged(rows, basis, wider)
+        if len(found):
+            sample, first = wider, found
+    return basis
 
 
 def _sampling(rows: Rows, basis: Basis) -> Floats:
@@ -101,7 +103,7 @@ def _spanned(rows: Rows, chosen: Floats, basis: Basis) -> Bools:
     points = chosen @ basis.to_coordinates
     if np.linalg.matrix_rank(points / np.linalg.norm(points, axis=1, keepdims=True).clip(1e-300), tol=1e-9) < basis.rank:
         return np.zeros(len(rows), bool)
-    change = rebase(points)
+    change, _ = rebase(points)
     points = points @ change
     whitening: Floats = basis.to_coordinates @ change @ root(inverse(points.T @ points))
     spanned: Bools = leverages(rows, whitening) <= 1.0

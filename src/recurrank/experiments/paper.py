@@ -8,6 +8,7 @@ process and in any order.
 from __future__ import annotations
 
 import csv
+import os
 import zlib
 from collections.abc import Callable, Iterable
 from importlib import resources
@@ -88,6 +89,7 @@ def plan(environments: list[str], rankers: list[str], runs: int, rounds_scale: f
         if not asked:
             raise ValueError(f"{kind}: none given; choose from {', '.join(known)}")
     experiments = []
+    environments, rankers = list(dict.fromkeys(environments)), list(dict.fromkeys(rankers))  # twice is once
     for name in environments:
         environment = ENVIRONMENTS[name]
         scaled = environment._replace(rounds=max(1, round(environment.rounds * rounds_scale)))
@@ -102,7 +104,8 @@ def run(experiments: list[Experiment], jobs: int = 1, progress: Callable[[int], 
     if jobs == 0 or jobs < -1:
         raise ValueError(f"jobs: {jobs} is not a number of processes; give 1 or more, or -1 for one a core")
     results = []
-    for result in Parallel(n_jobs=jobs, return_as="generator")(delayed(run_one)(experiment) for experiment in experiments):
+    processes = max(1, min(len(experiments), os.cpu_count() or 1, jobs if jobs > 0 else len(experiments)))
+    for result in Parallel(n_jobs=processes, return_as="generator")(delayed(run_one)(experiment) for experiment in experiments):
         results.append(result)
         if progress is not None:
             progress(len(results))

@@ -7,6 +7,18 @@ from typing import Any
 from numpy.typing import ArrayLike
 
 from recurrank.catalogue import Catalogue
+from recurrank.rankers import (  # noqa: F401  (they register)
+    c3_ucb,
+    cascade_lints,
+    cascade_linucb,
+    cascade_ucb,
+    dcm_klucb,
+    gl_cdcm,
+    linucb,
+    pbm_ucb,
+    recurrank,
+    yardsticks,
+)
 from recurrank.rankers.ranker import Ranker, Seed, registered
 from recurrank.rankers.recurrank import RecurRank
 from recurrank.rankers.saving import load
@@ -32,7 +44,7 @@ def make(
     >>> make("recurrank", features=np.eye(4), positions=2, rounds=100, seed=0).name
     'recurrank'
     """
-    if name not in registered():
+    if not isinstance(name, str) or name not in registered():
         raise ValueError(f"ranker: {name!r} is unknown; choose from {', '.join(names())}")
     try:
         return registered()[name](features, positions=positions, rounds=rounds, seed=seed, **options)

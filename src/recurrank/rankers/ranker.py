@@ -13,18 +13,22 @@ very same functions one round at a time.
 
 from __future__ import annotations
 
+import functools
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 from numba.extending import overload
 from numpy.typing import ArrayLike
 
-from recurrank._arrays import Bools, Ints, as_count
+from recurrank._arrays import Bools, Floats, Ints, as_count, as_number, as_probabilities, as_seed
 from recurrank._compiled import HOT
 from recurrank.catalogue import Catalogue, as_catalogue
 from recurrank.slate import Slate
+
+OF_THE_CATALOGUE = ("features", "columns")
+"""Fields of a state that hold the catalogue's features (or these transposed): compiled functions need them, saving does not."""
 
 Seed = int | np.random.SeedSequence | None
 
@@ -81,14 +85,23 @@ class Ranker:
             raise ValueError(
                 f"positions: {self.positions} is more than the {len(self.catalogue)} items; show at most as many as there are"
             )
-        sequence = _seed_sequence(seed)
+        sequence = as_seed(seed)
         self.rng = np.random.Generator(np.random.PCG64(sequence))
         self.served = 0
-        self.identity = self._identity(sequence)
+        self.due = False  # whether a decision is to be made before the next round: it stays due if it was interrupted
+        self._options: dict[str, Any] = {}
+        self._sequence = sequence
         self._buffer = Buffer.empty(self.positions)
+
+    @functools.cached_property
+    def identity(self) -> str:
+        """Whose slates it takes."""
+        return self._identify()
 
     def rank(self) -> Slate:
         """The next slate to show."""
+        if self.due:
+            self.plan()
         type(self).compiled_rank(self.state, self.rng, self._buffer)
         slate = Slate(self._buffer.items.copy(), self._buffer.marks.copy(), self.served, self.identity)
         self.served += 1
@@ -101,7 +114,10 @@ class Ranker:
         nothing, for a slate of another ranker and for anything but K booleans.
         """
         clicked = self._checked(slate, clicks)
-        if type(self).compiled_learn(self.state, Buffer(slate.items, slate.marks), clicked):
+        if self.due:
+            self.plan()
+        self.due = bool(type(self).compiled_learn(self.state, Buffer(slate.items, slate.marks), clicked))
+        if self.due:
             self.plan()
 
     def drop(self, slate: Slate) -> None:
@@ -110,10 +126,15 @@ class Ranker:
 
     def plan(self) -> None:
         """Make the decisions that are due. Called after ``learn`` says so; most algorithms have none."""
+        self.due = False
 
     def options(self) -> dict[str, Any]:
-        """What it was made with besides catalogue, positions, rounds and seed, as numbers and strings."""
-        return {}
+        """What it was made with besides catalogue, positions, rounds and seed, as numbers, strings and lists."""
+        return dict(self._options)
+
+    def record(self, **options: Any) -> None:
+        """Remember what it was made with."""
+        self._options |= options
 
     def save(self) -> bytes:
         """All that was learned, as bytes for :func:`recurrank.load`. The catalogue is not in it, only its fingerprint."""
@@ -123,18 +144,22 @@ class Ranker:
 
     def pack(self) -> tuple[dict[str, Any], dict[str, np.ndarray[Any, Any]]]:
         """What :meth:`unpack` needs: JSON values, and arrays."""
-        return {}, {f"state.{name}": getattr(self.state, name) for name in type(self.state)._fields}
+        return {}, dict(flatten(self.state))
 
     def unpack(self, values: dict[str, Any], arrays: dict[str, np.ndarray[Any, Any]]) -> None:
         """Become what was packed."""
-        self.state = type(self.state)(*(arrays[f"state.{name}"] for name in type(self.state)._fields))
+        self.state = unflatten(self.state, arrays)
 
     def _checked(self, slate: Slate, clicks: ArrayLike) -> Bools:
         if not isinstance(slate, Slate):
             raise ValueError(f"slate: {type(slate).__name__} is not a slate; give back what rank() returned")
-        if slate.ranker != self.identity or slate.number >= self.served:
+        shapes = slate.items.shape, slate.marks.shape
+        if slate.ranker != self.identity or slate.number >= self.served or shapes != ((self.positions,), (self.positions, 2)):
             raise ValueError("slate: it was served by another ranker; give it to the one whose rank() returned it")
-        clicked = np.asarray(clicks)
+        try:
+            clicked = np.asarray(clicks)
+        except ValueError as error:
+            raise ValueError(f"clicks: rows of different lengths; give {self.positions} booleans") from error
         if clicked.shape != (self.positions,):
             raise ValueError(f"clicks: shape is {clicked.shape}; it should be ({self.positions},), a boolean a position")
         if clicked.dtype != np.bool_:
@@ -143,9 +168,12 @@ class Ranker:
             clicked = clicked.astype(np.bool_)
         return np.ascontiguousarray(clicked)
 
-    def _identity(self, sequence: np.random.SeedSequence) -> str:
-        made_of = (self.name, self.catalogue.features.shape, self.positions, self.rounds, sequence.entropy, sequence.spawn_key)
-        return hashlib.sha256(repr(made_of).encode()).hexdigest()[:16]
+    def _identify(self) -> str:
+        """A name that only rankers share that were made in the same way: from these options, this seed and this catalogue."""
+        features, seed = self.catalogue.features, self._sequence
+        some = np.ascontiguousarray(features[:: max(1, len(features) // 1000)])
+        made_of = (self.name, features.shape, self.positions, self.rounds, self._options, seed.entropy, seed.spawn_key)
+        return hashlib.sha256(repr(made_of).encode() + some.tobytes()).hexdigest()[:16]
 
     @classmethod
     def restore(cls, features: ArrayLike | Catalogue, **arguments: Any) -> Self:
@@ -153,10 +181,45 @@ class Ranker:
         return cls(features, **arguments)
 
 
-def _seed_sequence(seed: Seed) -> np.random.SeedSequence:
-    if isinstance(seed, np.random.SeedSequence):
-        return seed
-    return np.random.SeedSequence(None if seed is None else as_count("seed", seed, least=0))
+def flatten(state: Any, prefix: str = "state") -> Iterator[tuple[str, np.ndarray[Any, Any]]]:
+    """Every array of a state with a name, states within states included; what is the catalogue's is left out."""
+    for name in type(state)._fields:
+        part = getattr(state, name)
+        if name in OF_THE_CATALOGUE:
+            continue
+        if isinstance(part, tuple):
+            yield from flatten(part, f"{prefix}.{name}")
+        else:
+            yield f"{prefix}.{name}", part
+
+
+def unflatten(like: Any, arrays: dict[str, np.ndarray[Any, Any]], prefix: str = "state") -> Any:
+    """A state of the same shape as ``like``, of the arrays that :func:`flatten` named."""
+    kind = type(like)
+    parts = []
+    for name in kind._fields:
+        part, path = getattr(like, name), f"{prefix}.{name}"
+        if name in OF_THE_CATALOGUE:
+            parts.append(part)
+        else:
+            parts.append(unflatten(part, arrays, path) if isinstance(part, tuple) else arrays[path])
+    return kind(*parts)
+
+
+def positive(name: str, value: float, *, zero: bool = False) -> float:
+    """A finite number above zero (or zero, where that is allowed)."""
+    if not 0 <= as_number(name, value) < np.inf or (value == 0 and not zero):
+        least = "of at least 0" if zero else "above 0"
+        raise ValueError(f"{name}: {value!r} is not a number {least}")
+    return float(value)
+
+
+def examined(examination: ArrayLike | None, positions: int) -> Floats:
+    """Known examination probabilities, none of them zero; by default 1, 1/2, 1/3, ..."""
+    known = as_probabilities("examination", 1 / np.arange(1, positions + 1) if examination is None else examination)
+    if known.shape != (positions,) or not known.all():
+        raise ValueError(f"examination: give {positions} probabilities above 0, one a position")
+    return known.copy()
 
 
 _compiled: dict[type[Any], type[Ranker]] = {}

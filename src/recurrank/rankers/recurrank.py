@@ -26,6 +26,7 @@ Where this departs from the letter of Algorithm 1, and why, is in docs/deviation
 
 from __future__ import annotations
 
+import hashlib
 import math
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple, Self
@@ -33,25 +34,31 @@ from typing import Any, Literal, NamedTuple, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from recurrank._arrays import Bools, Floats, Ints
+from recurrank._arrays import Bools, Floats, Ints, as_number
 from recurrank._compiled import hot
 from recurrank.catalogue import Catalogue
+from recurrank.design.basis import basis_of, rebase
 from recurrank.design.optimal import Design, optimal_design
 from recurrank.design.scan import Rows, products
 from recurrank.design.spanner import spanner_design
-from recurrank.rankers.ranker import Buffer, Feedback, Ranker, Seed, register
+from recurrank.rankers.ranker import Buffer, Feedback, Ranker, Seed, flatten, register
 from recurrank.slate import Slate
 
 ESTIMATE_DECIMALS = 10
 LEARNED, SURPLUS, LATE = 0, 1, 2
-ID, FIRST, WIDTH, START, STOP = 0, 1, 2, 3, 4
+KEY, FIRST, WIDTH, START, STOP = 0, 1, 2, 3, 4
 
 
 class State(NamedTuple):
-    """All blocks at once. B blocks; E explored items, those of one block next to each other."""
+    """All blocks at once. B blocks; E explored items, those of one block next to each other.
+
+    In slates and here a block goes by its *key*, a digest of what it is: positions, items and ancestors. Two copies of a
+    ranker that went different ways (a restored one, and the one that crashed after it was saved) so never mistake each
+    other's blocks for their own.
+    """
 
     leaders: Ints  # (K,) the first m items of each block, in order, at the block's positions
-    block: Ints  # (B, 5) id, first position, width m, and where its explored items start and stop
+    block: Ints  # (B, 5) key, first position, width m, and where its explored items start and stop
     explored: Ints  # (E,) items
     short: Ints  # (E,) answers still missing of T(a)
     out: Ints  # (E,) slates that explore this item and are not answered yet
@@ -70,7 +77,7 @@ def rank(state: State, rng: np.random.Generator, slate: Buffer) -> None:
         k, stop = state.block[b, FIRST], state.block[b, FIRST] + state.block[b, WIDTH]
         entry = _draw(state, rng, b)
         if entry >= 0:
-            marks[marked, 0], marks[marked, 1] = state.block[b, ID], entry - state.block[b, START]
+            marks[marked, 0], marks[marked, 1] = state.block[b, KEY], entry - state.block[b, START]
             marked += 1
             # "put available items in {a_1, ..., a_m} sequentially": those above the tried one's own place move down
             tried = state.explored[entry]
@@ -116,7 +123,7 @@ def learn(state: State, slate: Buffer, clicks: Bools) -> bool:
         if slate.marks[i, 0] < 0:
             break
         b = _row(state, slate.marks[i, 0], i)
-        if b < 0:
+        if b < 0 or not 0 <= slate.marks[i, 1] < state.block[b, STOP] - state.block[b, START]:
             state.counts[LATE] += 1
             continue
         entry = state.block[b, START] + slate.marks[i, 1]
@@ -137,11 +144,11 @@ def learn(state: State, slate: Buffer, clicks: Bools) -> bool:
 
 @hot
 def _row(state: State, block: int, guess: int) -> int:
-    """The row of the block with this id, most likely the guess; -1 if it is closed."""
-    if guess < len(state.open) and state.block[guess, ID] == block:
+    """The row of the block with this key, most likely the guess; -1 if it is closed."""
+    if guess < len(state.open) and state.block[guess, KEY] == block:
         return guess
     for b in range(len(state.open)):
-        if state.block[b, ID] == block:
+        if state.block[b, KEY] == block:
             return b
     return -1
 
@@ -162,6 +169,7 @@ class Block:
 
     Attributes:
         id: its number, in the order of opening.
+        key: what slates call it; see :class:`State`.
         phase: ell.
         first: its first position, counted from 0.
         width: m, how many positions it has.
@@ -175,6 +183,7 @@ class Block:
     """
 
     id: int
+    key: int
     phase: int
     first: int
     width: int
@@ -254,12 +263,13 @@ class RecurRank(Ranker):
         self._settings(features, positions, rounds, seed, delta, design, elimination, tolerance)
         # "started by calling RecurRank(1, L, (1, ..., K)) where the order of L is random"
         order = self.rng.permutation(len(self.catalogue)).astype(np.int32)
-        block = self._open(1, 0, self.positions, order, parent=-1)
+        block = self._open(0, 1, 0, self.positions, order, parent=None)
         # It may be any order: a first slate of explored items, which differ as much as items can, is no bad luck.
         known = np.isin(order, block.explored)
         block.items = np.concatenate([order[known], order[~known]])
         self._blocks: list[Block] = [block]
-        self._assemble({}, Feedback(0, 0, 0))
+        self._next_id = 1
+        self.state = self._assemble(self._blocks, {}, Feedback(0, 0, 0))
 
     def _settings(
         self,
@@ -273,18 +283,18 @@ class RecurRank(Ranker):
         tolerance: float,
     ) -> None:
         super().__init__(features, positions, rounds, seed)
-        self.delta = 1 / math.sqrt(self.rounds) if delta is None else float(delta)
-        if not 0 < self.delta <= 1:
-            raise ValueError(f"delta: {delta} is not a probability; give a number above 0 and at most 1")
+        self.delta = 1 / math.sqrt(self.rounds) if delta is None else as_number("delta", delta)
+        if not 1e-100 <= self.delta <= 1:
+            raise ValueError(f"delta: {delta} is not a probability to accept; give a number between 1e-100 and 1")
         if design not in ("optimal", "spanner"):
             raise ValueError(f"design: {design!r} is unknown; choose 'optimal' or 'spanner'")
         if elimination not in ("proof", "literal"):
             raise ValueError(f"elimination: {elimination!r} is unknown; choose 'proof' or 'literal'")
-        if not 1e-6 <= tolerance < math.inf:
+        if not 1e-6 <= as_number("tolerance", tolerance) < math.inf:
             raise ValueError(f"tolerance: {tolerance} is too small or no number; give for example 0.05")
         self.design, self.elimination, self.tolerance = design, elimination, float(tolerance)
+        self.record(delta=self.delta, design=design, elimination=elimination, tolerance=self.tolerance)
         self.history: list[ClosedBlock] = []
-        self._next_id = 0
 
     @property
     def blocks(self) -> list[Block]:
@@ -305,26 +315,31 @@ class RecurRank(Ranker):
             if identity < 0:
                 break
             b = _row(self.state, identity, i)
-            if b >= 0:
+            if b >= 0 and 0 <= entry < self.state.block[b, STOP] - self.state.block[b, START]:
                 _answered(self.state, b, self.state.block[b, START] + entry)
 
     def plan(self) -> None:
-        """Close every block that has all its answers and open its parts (line 8)."""
+        """Close every block that has all its answers and open its parts (line 8); all of that or, interrupted, nothing."""
         after: list[Block] = []
+        closed: list[ClosedBlock] = []
         carried: dict[int, tuple[Ints, Ints, Ints]] = {}
+        fresh = self._next_id
         for b, block in enumerate(self._blocks):
             part = slice(int(self.state.block[b, START]), int(self.state.block[b, STOP]))
             if len(block.visits) and self.state.missing[b] == 0:
-                after += self._split(block, self.state.clicks[part])
+                record, parts = self._split(block, self.state.clicks[part], fresh)
+                closed.append(record)
+                after += parts
+                fresh += len(parts)
             else:
                 after.append(block)
                 carried[block.id] = (self.state.short[part], self.state.out[part], self.state.clicks[part])
-        self._blocks = after
-        self._assemble(carried, self.feedback)
+        state = self._assemble(after, carried, self.feedback)
+        self._blocks, self._next_id, self.state, self.due = after, fresh, state, False
+        self.history += closed
 
-    def _open(self, phase: int, first: int, width: int, items: NDArray[np.int32], parent: int) -> Block:
+    def _open(self, identity: int, phase: int, first: int, width: int, items: NDArray[np.int32], parent: Block | None) -> Block:
         """Lines 1-3: a design on the items, and how often each is to be tried."""
-        identity, self._next_id = self._next_id, self._next_id + 1
         explored, visits = np.empty(0, np.int64), np.empty(0, np.int64)
         design = self._design(items)
         if design is not None:
@@ -335,7 +350,10 @@ class RecurRank(Ranker):
             often = np.argsort(-wanted, kind="stable")  # the most wanted first: the draw finds them first
             explored = design.support[often]
             visits = np.ceil(np.minimum(wanted[often], 2.0**52)).astype(np.int64)
-        return Block(identity, phase, first, width, items, explored, visits, parent, self.served)
+        above = (-1, 0) if parent is None else (parent.id, parent.key)
+        what = repr((phase, first, width, above[1])).encode() + items.tobytes()
+        key = int.from_bytes(hashlib.blake2b(what, digest_size=8).digest(), "big") >> 1  # not negative: -1 ends the marks
+        return Block(identity, key, phase, first, width, items, explored, visits, above[0], self.served)
 
     def _design(self, items: NDArray[np.int32]) -> Design | None:
         """Where a block explores, its support as items; None where there is nothing to find out (one item, or all zero)."""
@@ -349,51 +367,53 @@ class RecurRank(Ranker):
         design = optimal_design(rows, self.tolerance) if self.design == "optimal" else spanner_design(rows, self.rng)
         return design._replace(support=order[design.support].astype(np.int64))
 
-    def _split(self, block: Block, clicks: Ints) -> list[Block]:
-        """Lines 5-8: estimate, order, eliminate, cut, and open the parts that have positions."""
+    def _split(self, block: Block, clicks: Ints, fresh: int) -> tuple[ClosedBlock, list[Block]]:
+        """Lines 5-8: estimate, order, eliminate, cut, and open the parts that have positions, numbered from ``fresh``."""
         theta = self._estimate(block, clicks)
         # Rounded, so that what is equal but for the last bits is equal, and the same on every machine.
         estimates = products(Rows(self.catalogue.features, block.items), theta).round(ESTIMATE_DECIMALS)
         parts = split(estimates, block.width, _precision(block.phase), self.elimination)
         of_block = (block.id, block.phase, block.first, block.width, len(block.items), block.parent, block.opened)
-        self.history.append(ClosedBlock(*of_block, closed=self.served, theta=theta))
-        opened, first, stop = [], block.first, block.first + block.width
+        opened: list[Block] = []
+        first, stop = block.first, block.first + block.width
         for part in parts:
             width = min(len(part), stop - first)
-            opened.append(self._open(block.phase + 1, first, width, block.items[part], block.id))
+            opened.append(self._open(fresh + len(opened), block.phase + 1, first, width, block.items[part], block))
             first += width
-        return opened
+        return ClosedBlock(*of_block, closed=self.served, theta=theta), opened
 
     def _estimate(self, block: Block, clicks: Ints) -> Floats:
         """Line 5: theta_hat = V^+ S with V = sum T(a) a a', S = sum clicks(a) a, as least squares on sqrt(T(a)) a.
 
-        On the span of the items any solution gives the same estimates; solving for columns of equal scale keeps digits.
+        On the span of the items any solution gives the same estimates. It is found in a basis made of explored items, the
+        one in which the design was judged, so that an item far from all others costs no digits.
         """
+        catalogue = Rows(self.catalogue.features)
+        basis, _ = basis_of(catalogue, block.explored, self.catalogue.scales)
+        points = catalogue.take(block.explored) @ basis.to_coordinates
+        change, _ = rebase(points)
         root = np.sqrt(block.visits)
-        rows = Rows(self.catalogue.features).take(block.explored) / self.catalogue.scales
-        slack = 3e-6 if self.catalogue.features.dtype == np.float32 else 1e-9
-        theta = np.linalg.lstsq(rows * root[:, None], clicks / root, rcond=slack)[0]
-        scaled: Floats = theta / self.catalogue.scales
-        return scaled
+        solution = np.linalg.lstsq((points @ change) * root[:, None], clicks / root, rcond=None)[0]
+        theta: Floats = basis.to_coordinates @ (change @ solution)
+        return theta
 
-    def _assemble(self, carried: dict[int, tuple[Ints, Ints, Ints]], counts: Feedback) -> None:
+    def _assemble(self, blocks: list[Block], carried: dict[int, tuple[Ints, Ints, Ints]], counts: Feedback) -> State:
         """The blocks as a state, with what is carried over of those that go on."""
-        table = np.zeros((len(self._blocks), 5), np.int64)
+        table = np.zeros((len(blocks), 5), np.int64)
         start = 0
-        for b, block in enumerate(self._blocks):
+        for b, block in enumerate(blocks):
             stop = start + len(block.visits)
-            table[b] = (block.id, block.first, block.width, start, stop)
+            table[b] = (block.key, block.first, block.width, start, stop)
             start = stop
         columns = [
-            carried.get(block.id, (block.visits, np.zeros_like(block.visits), np.zeros_like(block.visits)))
-            for block in self._blocks
+            carried.get(block.id, (block.visits, np.zeros_like(block.visits), np.zeros_like(block.visits))) for block in blocks
         ]
         short, out, clicks = (np.concatenate([column[i] for column in columns]) for i in range(3))
         left = np.maximum(short - out, 0)
-        self.state = State(
-            leaders=np.concatenate([block.items[: block.width] for block in self._blocks]).astype(np.int64),
+        return State(
+            leaders=np.concatenate([block.items[: block.width] for block in blocks]).astype(np.int64),
             block=table,
-            explored=np.concatenate([block.explored for block in self._blocks]),
+            explored=np.concatenate([block.explored for block in blocks]),
             short=short,
             out=out,
             left=left,
@@ -403,9 +423,6 @@ class RecurRank(Ranker):
             counts=np.array(counts, np.int64),
         )
 
-    def options(self) -> dict[str, Any]:
-        return {"delta": self.delta, "design": self.design, "elimination": self.elimination, "tolerance": self.tolerance}
-
     @classmethod
     def restore(cls, features: ArrayLike | Catalogue, **arguments: Any) -> Self:
         ranker = cls.__new__(cls)  # without the first block, whose design would be computed for nothing
@@ -413,7 +430,7 @@ class RecurRank(Ranker):
         return ranker
 
     def pack(self) -> tuple[dict[str, Any], dict[str, np.ndarray[Any, Any]]]:
-        arrays: dict[str, np.ndarray[Any, Any]] = {f"state.{name}": getattr(self.state, name) for name in State._fields}
+        arrays = dict(flatten(self.state))
         for block in self._blocks:
             arrays |= {f"{name}.{block.id}": getattr(block, name) for name in _BLOCK_ARRAYS}
         arrays |= {f"theta.{closed.id}": closed.theta for closed in self.history}
@@ -426,6 +443,8 @@ class RecurRank(Ranker):
 
     def unpack(self, values: dict[str, Any], arrays: dict[str, np.ndarray[Any, Any]]) -> None:
         self.state = State(*(arrays[f"state.{name}"] for name in State._fields))
+        wanted = self.state.block[:, STOP] > self.state.block[:, START]
+        self.due = bool((wanted & (self.state.missing == 0)).any())
         self._next_id = values["next"]
         self._blocks = []
         for block in values["blocks"]:
@@ -434,7 +453,7 @@ class RecurRank(Ranker):
         self.history = [ClosedBlock(**closed, theta=arrays[f"theta.{closed['id']}"]) for closed in values["history"]]
 
 
-_BLOCK_VALUES = ("id", "phase", "first", "width", "parent", "opened")
+_BLOCK_VALUES = ("id", "key", "phase", "first", "width", "parent", "opened")
 _BLOCK_ARRAYS = ("items", "explored", "visits")
 _CLOSED_VALUES = ("id", "phase", "first", "width", "items", "parent", "opened", "closed")
 

@@ -56,6 +56,8 @@ def load(blob: bytes, features: ArrayLike | Catalogue) -> Ranker:
     Raises ValueError for bytes that are no saved ranker, truncated, altered or of a newer version, and for another
     catalogue than the one that the ranker learned on.
     """
+    if not isinstance(blob, bytes | bytearray | memoryview):
+        raise ValueError(f"saved ranker: {type(blob).__name__} is not bytes; give what save() returned")
     header, body = _open(bytes(blob))
     algorithms = registered()
     if header["algorithm"] not in algorithms:

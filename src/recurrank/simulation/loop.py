@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from recurrank._arrays import Bools, Floats, Ints
+from recurrank._arrays import Bools, Floats, Ints, as_seed
 from recurrank._compiled import hot
 from recurrank.clicks.model import ClickModel, examine, sample
 from recurrank.rankers.ranker import Buffer, Ranker, learn, rank
@@ -63,7 +63,7 @@ class Simulation:
         if model.positions is not None and model.positions < ranker.positions:
             raise ValueError(f"model: parameters for {model.positions} positions, but the ranker shows {ranker.positions}")
         self.ranker, self.model = ranker, model
-        self.users = np.random.Generator(np.random.PCG64(seed))
+        self.users = np.random.Generator(np.random.PCG64(as_seed(seed)))
         self.best = model.expected(model.best(ranker.positions))
         self.round = 0
         self.lost = np.zeros(ranker.positions)
@@ -86,11 +86,15 @@ class Simulation:
     def advance(self, until: int) -> None:
         """Play to round ``until``, or to the first decision on the way (then ``due``): ``ranker.plan()`` makes it."""
         self.due = False
+        if self.ranker.due:  # an interrupted decision comes first
+            self.ranker.plan()
         if self.model.state is None:
             self._interpret(until)
+            self.ranker.due = self.due
             return
         played = self._play(until - self.round)
-        self.due = played < 0
+        self.model.complain()
+        self.due = self.ranker.due = played < 0
         self.round += abs(played)
         self.ranker.served += abs(played)
 

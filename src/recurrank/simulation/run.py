@@ -67,12 +67,14 @@ def simulate(
     simulation.prepare()
     regret, clicks = np.empty(len(marks)), np.empty(len(marks), np.int64)
     began = time.perf_counter()
-    for i, mark in enumerate(marks):
+    ends = marks if marks[-1] == rounds else np.append(marks, rounds)
+    for i, mark in enumerate(ends):
         while simulation.round < mark:
             simulation.advance(int(mark))
             if simulation.due:
                 ranker.plan()
-        regret[i], clicks[i] = simulation.lost.sum(), simulation.clicked
+        if i < len(marks):
+            regret[i], clicks[i] = simulation.lost.sum(), simulation.clicked
         if progress is not None:
             progress(simulation.round)
     return Run(marks, regret, clicks, time.perf_counter() - began)
@@ -81,7 +83,10 @@ def simulate(
 def _checkpoints(rounds: int, given: ArrayLike | None) -> Ints:
     if given is None:
         return np.unique(np.geomspace(1, rounds, 100).round().astype(np.int64))
-    marks = np.asarray(given)
+    try:
+        marks = np.asarray(given)
+    except ValueError as error:
+        raise ValueError("checkpoints: give a list of whole numbers of rounds") from error
     if marks.ndim != 1 or marks.size == 0 or marks.dtype.kind not in "iu":
         raise ValueError("checkpoints: give a list of whole numbers of rounds")
     if marks[0] < 1 or marks[-1] > rounds or (np.diff(marks) <= 0).any():

@@ -19,7 +19,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from recurrank._arrays import Floats, as_count
+from recurrank._arrays import Floats, as_array, as_count
 from recurrank.clicks.model import ClickModel
 from recurrank.design.scan import Rows, products
 from recurrank.rankers.recurrank import Block, RecurRank
@@ -74,11 +74,14 @@ def watch(ranker: RecurRank, model: ClickModel, theta: ArrayLike, rounds: int, s
     (False, True)
     """
     rounds = as_count("rounds", rounds)
-    attraction = ranker.catalogue.features @ np.asarray(theta, dtype=np.float64)
+    truth = as_array("theta", theta)
+    if truth.shape != (ranker.catalogue.dim,):
+        raise ValueError(f"theta: shape is {truth.shape}; it should be ({ranker.catalogue.dim},), a number a feature")
+    attraction = ranker.catalogue.features @ truth
     if attraction.shape != model.attraction.shape or np.abs(attraction - model.attraction).max() > 1e-6:
         raise ValueError("theta: <theta, a> is not the click model's attraction; give the theta that the model was made with")
     simulation = Simulation(ranker, model, seed)
-    truth = _Truth(model, ranker.positions)
+    judge = _Truth(model, ranker.positions)
     verdicts: list[Verdict] = []
     lost: dict[int, Floats] = {}
     first = lower = 0.0
@@ -97,7 +100,7 @@ def watch(ranker: RecurRank, model: ClickModel, theta: ArrayLike, rounds: int, s
             by_id = {block.id: block for block in blocks}
             for closed in ranker.history[known:]:
                 estimates = products(Rows(ranker.catalogue.features, by_id[closed.id].items), closed.theta)
-                verdicts.append(truth.judge(by_id[closed.id], estimates, closed.closed - closed.opened, lost.pop(closed.id)))
+                verdicts.append(judge.judge(by_id[closed.id], estimates, closed.closed - closed.opened, lost.pop(closed.id)))
     return Watch(verdicts, first, lower)
 
 

@@ -1,0 +1,138 @@
+"""C3-UCB: Li, Wang, Zhang, Chen, *Contextual Combinatorial Cascading Bandits* (ICML 2016).
+
+| paper                                           | code                                        |
+|-------------------------------------------------|---------------------------------------------|
+| V = lambda I + sum gamma_k^2 x x'               | ``Regression.gram``                         |
+| theta_hat = V^-1 sum gamma_k^2 x w              | ``Regression.theta``                        |
+| beta_t(delta) = sqrt(ln(det V / (lambda^d delta^2))) + sqrt(lambda) | ``_beta``               |
+| U_t(a) = min(theta_hat'x + beta |x|_{V^-1}, 1)  | ``rank``                                    |
+| gamma_k, the position discounts                 | ``discounts``, by default all 1             |
+| O_t                                             | the first click; items down to it are observed |
+
+Guarantee: regret O(d sqrt(T K) log(T)) under the cascade model with linear attraction. Ties (at the truncation) go by
+item number.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from recurrank._arrays import Bools, Floats, Ints, as_probabilities
+from recurrank._compiled import hot
+from recurrank.catalogue import Catalogue
+from recurrank.rankers.linear import Regression, add, no_data, solve
+from recurrank.rankers.linear_scores import best_of, columns_of, invert, means, squares
+from recurrank.rankers.ranker import Buffer, Ranker, Seed, positive, register
+
+RIDGE, DELTA = 0, 1
+
+
+class State(NamedTuple):
+    columns: Floats  # (d, L)
+    features: Floats  # (L, d)
+    regression: Regression
+    lower: Floats  # (d, d)
+    inverse: Floats  # (d, d)
+    score: Floats  # (L,)
+    square: Floats  # (L,)
+    best: Ints  # (K,)
+    top: Floats  # (K,)
+    discounts: Floats  # (K,)
+    numbers: Floats  # (2,) lambda and delta
+
+
+@hot
+def _beta(state: State) -> float:
+    """sqrt(ln(det V / (lambda^d delta^2))) + sqrt(lambda), det V being the squared product of the factor's diagonal."""
+    ridge, total = state.numbers[RIDGE], -2 * math.log(state.numbers[DELTA])
+    for i in range(len(state.regression.theta)):
+        total += 2 * math.log(state.regression.factor[i, i]) - math.log(ridge)
+    return math.sqrt(total) + math.sqrt(ridge)
+
+
+@hot
+def rank(state: State, rng: np.random.Generator, slate: Buffer) -> None:
+    solve(state.regression)
+    invert(state.regression, state.lower, state.inverse)
+    beta = _beta(state)
+    means(state.columns, state.regression.theta, state.score)
+    squares(state.columns, state.inverse, state.square)
+    for item in range(len(state.score)):
+        state.score[item] = min(state.score[item] + beta * math.sqrt(max(state.square[item], 0.0)), 1.0)
+    best_of(state.score, state.best, state.top)
+    for k in range(len(slate.items)):
+        slate.items[k] = state.best[k]
+
+
+@hot
+def learn(state: State, slate: Buffer, clicks: Bools) -> bool:
+    for k in range(len(clicks)):
+        weight = state.discounts[k] ** 2
+        add(state.regression, state.features[slate.items[k]], weight, weight * clicks[k])
+        if clicks[k]:
+            break
+    return False
+
+
+class C3UCB(Ranker):
+    """C3-UCB (Li, Wang, Zhang, Chen 2016).
+
+    Args:
+        features: a matrix with a row an item.
+        positions: K.
+        rounds: T, which sets the default delta.
+        seed: the algorithm draws nothing.
+        delta: the accepted probability of failure, by default 1/sqrt(T).
+        ridge: lambda.
+        discounts: gamma_k, how much a click at each position counts; by default all 1.
+
+    """
+
+    name = "c3-ucb"
+    reference = "Li, Wang, Zhang, Chen 2016"
+    believes = "cascade"
+    uses_features = True
+    regret_bound = "O(d sqrt(T K) log(T))"
+    compiled_rank = rank
+    compiled_learn = learn
+
+    def __init__(
+        self,
+        features: ArrayLike | Catalogue,
+        positions: int,
+        rounds: int,
+        seed: Seed = None,
+        *,
+        delta: float | None = None,
+        ridge: float = 1.0,
+        discounts: ArrayLike | None = None,
+    ) -> None:
+        super().__init__(features, positions, rounds, seed)
+        failure = 1 / math.sqrt(self.rounds) if delta is None else positive("delta", delta)
+        if failure > 1:
+            raise ValueError(f"delta: {delta} is not a probability; give a number above 0 and at most 1")
+        gamma = as_probabilities(
+            "discounts", np.ones(self.positions) if discounts is None else discounts, shape=(self.positions,)
+        )
+        self.record(delta=failure, ridge=positive("ridge", ridge), discounts=gamma.tolist())
+        items, d, size = len(self.catalogue), self.catalogue.dim, self.positions
+        self.state = State(
+            columns=columns_of(self.catalogue.features),
+            features=np.ascontiguousarray(self.catalogue.features, dtype=np.float64),
+            regression=no_data(d, ridge),
+            lower=np.eye(d),
+            inverse=np.eye(d),
+            score=np.zeros(items),
+            square=np.zeros(items),
+            best=np.arange(size),
+            top=np.zeros(size),
+            discounts=gamma.copy(),
+            numbers=np.array([ridge, failure]),
+        )
+
+
+register(State, C3UCB)

@@ -1,0 +1,90 @@
+"""dcmKL-UCB: Katariya, Kveton, Szepesvari, Wen, *DCM Bandits: Learning to Rank with Multiple Clicks* (ICML 2016).
+
+As CascadeKL-UCB, but users may go on after a click, so that items are observed down to the *last* click:
+
+| paper       | code                                                                        |
+|-------------|-----------------------------------------------------------------------------|
+| U_t(e)      | max { q : T(e) kl(w_hat(e), q) <= log t + 3 log log t }, ``kl_index``       |
+| A_t         | the K items of largest U_t, in order                                        |
+| C_t         | the last click, K when there is none; items down to it are observed         |
+
+Guarantee: regret O(L log(T) / Delta) under the dependent click model whose termination probabilities fall with the
+position. It believes that model and uses no features.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from recurrank._arrays import Bools, Floats
+from recurrank._compiled import hot
+from recurrank.catalogue import Catalogue
+from recurrank.rankers.cascade_ucb import kl_index, kl_level, show
+from recurrank.rankers.optimism import Beliefs, no_beliefs, observe, same_counts, selector
+from recurrank.rankers.ranker import Buffer, Ranker, Seed, positive, register
+
+
+class State(NamedTuple):
+    beliefs: Beliefs
+    constants: Floats  # the 3 of log t + 3 log log t
+
+
+choose = selector(kl_index, same_counts)
+
+
+@hot
+def rank(state: State, rng: np.random.Generator, slate: Buffer) -> None:
+    state.beliefs.clock[0] += 1
+    choose(state, state.beliefs, kl_level(state.beliefs.clock[0], state.constants[0]))
+    show(state.beliefs, slate)
+
+
+@hot
+def learn(state: State, slate: Buffer, clicks: Bools) -> bool:
+    last = last_click(clicks)
+    for k in range(last + 1):
+        observe(state.beliefs, slate.items[k], clicks[k])
+    return False
+
+
+@hot
+def last_click(clicks: Bools) -> int:
+    """Where the last click is; the last position when there is none."""
+    for k in range(len(clicks) - 1, -1, -1):
+        if clicks[k]:
+            return k
+    return len(clicks) - 1
+
+
+class DCMKLUCB(Ranker):
+    """dcmKL-UCB (Katariya et al. 2016).
+
+    Args:
+        features: only how many rows there are matters.
+        positions: K.
+        rounds: T; the algorithm does not use it.
+        seed: the algorithm draws nothing.
+        exploration: the 3 in log t + 3 log log t.
+
+    """
+
+    name = "dcm-klucb"
+    reference = "Katariya, Kveton, Szepesvari, Wen 2016"
+    believes = "dependent click"
+    uses_features = False
+    regret_bound = "O(L log(T) / Delta)"
+    compiled_rank = rank
+    compiled_learn = learn
+
+    def __init__(
+        self, features: ArrayLike | Catalogue, positions: int, rounds: int, seed: Seed = None, *, exploration: float = 3.0
+    ) -> None:
+        super().__init__(features, positions, rounds, seed)
+        self.record(exploration=positive("exploration", exploration, zero=True))
+        self.state = State(no_beliefs(len(self.catalogue), self.positions), np.array([exploration], np.float64))
+
+
+register(State, DCMKLUCB)

@@ -1,0 +1,66 @@
+"""Scores of all items each round, fast enough at a thousand items to need no certificates: C3-UCB, LinUCB, LinTS, GL-CDCM.
+
+Features are kept as columns (d, L), so that the processor works on several items at a time.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from recurrank._arrays import Floats, Ints
+from recurrank._compiled import hot
+from recurrank.rankers.linear import Regression
+from recurrank.rankers.optimism import insert
+
+
+def columns_of(features: np.ndarray[tuple[int, int], np.dtype[np.floating]]) -> Floats:
+    """Features as contiguous columns of float64."""
+    return np.ascontiguousarray(np.asarray(features, dtype=np.float64).T)
+
+
+@hot
+def means(columns: Floats, theta: Floats, score: Floats) -> None:
+    """Score = <x, theta> of every item x."""
+    score[:] = 0.0
+    for i in range(columns.shape[0]):
+        weight = theta[i]
+        for item in range(len(score)):
+            score[item] += weight * columns[i, item]
+
+
+@hot
+def invert(regression: Regression, lower: Floats, inverse: Floats) -> None:
+    """M^-1 = (F^-1)' F^-1; ``lower`` is left holding F^-1."""
+    factor, d = regression.factor, len(regression.theta)
+    for j in range(d):
+        for i in range(d):
+            total = 1.0 if i == j else 0.0
+            for k in range(j, i):
+                total -= factor[i, k] * lower[k, j]
+            lower[i, j] = total / factor[i, i] if i >= j else 0.0
+    for i in range(d):
+        for j in range(d):
+            total = 0.0
+            for k in range(max(i, j), d):
+                total += lower[k, i] * lower[k, j]
+            inverse[i, j] = total
+
+
+@hot
+def squares(columns: Floats, inverse: Floats, square: Floats) -> None:
+    """Square = x' M^-1 x of every item x, from the upper triangle of a symmetric M^-1."""
+    square[:] = 0.0
+    for i in range(columns.shape[0]):
+        for j in range(i, columns.shape[0]):
+            weight = inverse[i, j] if i == j else 2 * inverse[i, j]
+            for item in range(len(square)):
+                square[item] += weight * columns[i, item] * columns[j, item]
+
+
+@hot
+def best_of(score: Floats, best: Ints, top: Floats) -> None:
+    """The items of largest score, ties by item number."""
+    count = 0
+    for item in range(len(score)):
+        if count < len(best) or score[item] > top[len(best) - 1]:
+            count = insert(best, top, count, item, score[item])

@@ -1,0 +1,105 @@
+"""LinUCB for rankings: Li, Chu, Langford, Schapire, *A Contextual-Bandit Approach to Personalized News Article
+Recommendation* (WWW 2010), with every shown position an observation.
+
+| paper                                        | code                            |
+|----------------------------------------------|---------------------------------|
+| A = I + sum x x', b = sum r x                | ``Regression``                  |
+| p_a = theta'x + alpha sqrt(x' A^-1 x)        | ``rank``                        |
+| alpha = 1 + sqrt(ln(2/delta) / 2)            | ``alpha``                       |
+
+The K items of largest p are shown in order. It believes that every position is examined (document-based clicks), and has
+no guarantee for rankings.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from recurrank._arrays import Bools, Floats, Ints
+from recurrank._compiled import hot
+from recurrank.catalogue import Catalogue
+from recurrank.rankers.linear import Regression, add, no_data, solve
+from recurrank.rankers.linear_scores import best_of, columns_of, invert, means, squares
+from recurrank.rankers.ranker import Buffer, Ranker, Seed, positive, register
+
+
+class State(NamedTuple):
+    columns: Floats  # (d, L)
+    features: Floats  # (L, d)
+    regression: Regression
+    lower: Floats  # (d, d)
+    inverse: Floats  # (d, d)
+    score: Floats  # (L,)
+    square: Floats  # (L,)
+    best: Ints  # (K,)
+    top: Floats  # (K,)
+    alpha: Floats  # (1,)
+
+
+@hot
+def rank(state: State, rng: np.random.Generator, slate: Buffer) -> None:
+    solve(state.regression)
+    invert(state.regression, state.lower, state.inverse)
+    means(state.columns, state.regression.theta, state.score)
+    squares(state.columns, state.inverse, state.square)
+    for item in range(len(state.score)):
+        # p_a = theta'x + alpha sqrt(x' A^-1 x)
+        state.score[item] += state.alpha[0] * math.sqrt(max(state.square[item], 0.0))
+    best_of(state.score, state.best, state.top)
+    for k in range(len(slate.items)):
+        slate.items[k] = state.best[k]
+
+
+@hot
+def learn(state: State, slate: Buffer, clicks: Bools) -> bool:
+    for k in range(len(clicks)):
+        add(state.regression, state.features[slate.items[k]], 1.0, 1.0 * clicks[k])
+    return False
+
+
+class LinUCB(Ranker):
+    """LinUCB (Li et al. 2010), every position an observation.
+
+    Args:
+        features: a matrix with a row an item.
+        positions: K.
+        rounds: T; the algorithm does not use it.
+        seed: the algorithm draws nothing.
+        alpha: how many standard widths of optimism, by default 1 + sqrt(ln(2/delta)/2) with delta = 0.05.
+
+    """
+
+    name = "linucb"
+    reference = "Li, Chu, Langford, Schapire 2010"
+    believes = "document-based"
+    uses_features = True
+    regret_bound = "none for rankings"
+    compiled_rank = rank
+    compiled_learn = learn
+
+    def __init__(
+        self, features: ArrayLike | Catalogue, positions: int, rounds: int, seed: Seed = None, *, alpha: float | None = None
+    ) -> None:
+        super().__init__(features, positions, rounds, seed)
+        width = 1 + math.sqrt(math.log(2 / 0.05) / 2) if alpha is None else alpha
+        self.record(alpha=positive("alpha", width, zero=True))
+        items, d, size = len(self.catalogue), self.catalogue.dim, self.positions
+        self.state = State(
+            columns=columns_of(self.catalogue.features),
+            features=np.ascontiguousarray(self.catalogue.features, dtype=np.float64),
+            regression=no_data(d),
+            lower=np.eye(d),
+            inverse=np.eye(d),
+            score=np.zeros(items),
+            square=np.zeros(items),
+            best=np.arange(size),
+            top=np.zeros(size),
+            alpha=np.array([width], np.float64),
+        )
+
+
+register(State, LinUCB)

@@ -1,0 +1,111 @@
+"""PBM-UCB: Lagree, Vernade, Cappe, *Multiple-Play Bandits in the Position-Based Model* (NIPS 2016), section 5.
+
+| paper                       | code                                                          |
+|-----------------------------|---------------------------------------------------------------|
+| kappa_l                     | ``examination``, known                                        |
+| S_k(t), N_k(t)              | ``Beliefs.clicks``, ``Beliefs.seen``                          |
+| N~_k(t) = sum_l kappa_l N_kl| ``State.weight``                                              |
+| theta_hat_k = S_k / N~_k    | ``clicks / weight``                                           |
+| U_k(t, delta)               | ``index``: S_k / N~_k + sqrt(N_k / N~_k) sqrt(delta / 2 N~_k) |
+| delta = (1 + epsilon) log t | ``constants``                                                 |
+
+The K items of largest U are shown in order. Guarantee: regret O(L log(T) / Delta) under the position-based model with
+known examination. It uses no features.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from recurrank._arrays import Bools, Floats
+from recurrank._compiled import hot
+from recurrank.catalogue import Catalogue
+from recurrank.rankers.cascade_ucb import show
+from recurrank.rankers.optimism import STEEP, Beliefs, no_beliefs, observe, same_counts, selector
+from recurrank.rankers.ranker import Buffer, Ranker, Seed, examined, positive, register
+
+
+class State(NamedTuple):
+    beliefs: Beliefs
+    weight: Floats  # (L,)
+    examination: Floats  # (K,)
+    constants: Floats  # 1 + epsilon
+
+
+@hot
+def index(state: State, item: int, f: float) -> tuple[float, float]:
+    weight = state.weight[item]
+    if weight == 0:
+        return np.inf, 0.0
+    # U_k = S_k / N~_k + sqrt(N_k / N~_k) sqrt(delta / (2 N~_k)),  delta = (1 + epsilon) f,  f = log t
+    delta = state.constants[0] * f
+    radius = math.sqrt(state.beliefs.seen[item] / weight) * math.sqrt(delta / (2 * weight))
+    return state.beliefs.clicks[item] / weight + radius, radius / (2 * f) if f > 0 else STEEP
+
+
+@hot
+def same(state: State, a: int, b: int) -> bool:
+    return bool(same_counts(state, a, b) and state.weight[a] == state.weight[b])
+
+
+choose = selector(index, same)
+
+
+@hot
+def rank(state: State, rng: np.random.Generator, slate: Buffer) -> None:
+    state.beliefs.clock[0] += 1
+    choose(state, state.beliefs, math.log(state.beliefs.clock[0]))
+    show(state.beliefs, slate)
+
+
+@hot
+def learn(state: State, slate: Buffer, clicks: Bools) -> bool:
+    for k in range(len(clicks)):
+        observe(state.beliefs, slate.items[k], clicks[k])
+        state.weight[slate.items[k]] += state.examination[k]
+    return False
+
+
+class PBMUCB(Ranker):
+    """PBM-UCB (Lagree, Vernade, Cappe 2016).
+
+    Args:
+        features: only how many rows there are matters.
+        positions: K.
+        rounds: T; the algorithm does not use it.
+        seed: the algorithm draws nothing.
+        examination: the known examination probability of each position, by default 1, 1/2, 1/3, ...
+        epsilon: of delta = (1 + epsilon) log t.
+
+    """
+
+    name = "pbm-ucb"
+    reference = "Lagree, Vernade, Cappe 2016"
+    believes = "position-based, known examination"
+    uses_features = False
+    regret_bound = "O(L log(T) / Delta)"
+    compiled_rank = rank
+    compiled_learn = learn
+
+    def __init__(
+        self,
+        features: ArrayLike | Catalogue,
+        positions: int,
+        rounds: int,
+        seed: Seed = None,
+        *,
+        examination: ArrayLike | None = None,
+        epsilon: float = 0.0,
+    ) -> None:
+        super().__init__(features, positions, rounds, seed)
+        known = examined(examination, self.positions)
+        self.record(examination=known.tolist(), epsilon=positive("epsilon", epsilon, zero=True))
+        items = len(self.catalogue)
+        self.state = State(no_beliefs(items, self.positions), np.zeros(items), known, np.array([1.0 + epsilon]))
+
+
+register(State, PBMUCB)

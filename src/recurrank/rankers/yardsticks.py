@@ -1,0 +1,165 @@
+"""Yardsticks: a random ranking, the best one, and epsilon-greedy. No paper, no guarantee; to measure others by.
+
+random          a uniformly random ranking each round; regret grows linearly.
+oracle          the ranking by the true attraction, which it is given; regret is zero.
+epsilon-greedy  with probability epsilon a random ranking, else the K items with the highest share of clicks so far
+                (every shown position counts, items never shown come first).
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from recurrank._arrays import Bools, Floats, Ints, as_probabilities, as_probability
+from recurrank._compiled import hot
+from recurrank.catalogue import Catalogue
+from recurrank.rankers.cascade_ucb import show
+from recurrank.rankers.optimism import Beliefs, no_beliefs, observe, same_counts, selector
+from recurrank.rankers.ranker import Buffer, Ranker, Seed, register
+
+
+class RandomState(NamedTuple):
+    order: Ints  # (L,) some order of the items
+
+
+class OracleState(NamedTuple):
+    best: Ints  # (K,)
+
+
+class GreedyState(NamedTuple):
+    beliefs: Beliefs
+    order: Ints  # (L,)
+    epsilon: Floats  # (1,)
+
+
+@hot
+def shuffle_top(order: Ints, rng: np.random.Generator, slate: Buffer) -> None:
+    """The first K places of a fresh shuffle of all items."""
+    for k in range(len(slate.items)):
+        j = k + int(rng.random() * (len(order) - k))
+        order[k], order[j] = order[j], order[k]
+        slate.items[k] = order[k]
+
+
+@hot
+def random_rank(state: RandomState, rng: np.random.Generator, slate: Buffer) -> None:
+    shuffle_top(state.order, rng, slate)
+
+
+@hot
+def nothing_learned(state: RandomState, slate: Buffer, clicks: Bools) -> bool:
+    return False
+
+
+@hot
+def oracle_rank(state: OracleState, rng: np.random.Generator, slate: Buffer) -> None:
+    for k in range(len(slate.items)):
+        slate.items[k] = state.best[k]
+
+
+@hot
+def share_of_clicks(state: GreedyState, item: int, f: float) -> tuple[float, float]:
+    seen = state.beliefs.seen[item]
+    return (np.inf, 0.0) if seen == 0 else (state.beliefs.clicks[item] / seen, 0.0)
+
+
+choose = selector(share_of_clicks, same_counts)
+
+
+@hot
+def greedy_rank(state: GreedyState, rng: np.random.Generator, slate: Buffer) -> None:
+    state.beliefs.clock[0] += 1
+    if rng.random() < state.epsilon[0]:
+        shuffle_top(state.order, rng, slate)
+        return
+    choose(state, state.beliefs, float(state.beliefs.clock[0]))  # any clock will do: shares do not grow with time
+    show(state.beliefs, slate)
+
+
+@hot
+def greedy_learn(state: GreedyState, slate: Buffer, clicks: Bools) -> bool:
+    for k in range(len(clicks)):
+        observe(state.beliefs, slate.items[k], clicks[k])
+    return False
+
+
+class Random(Ranker):
+    """A uniformly random ranking each round."""
+
+    name = "random"
+    reference = "a yardstick"
+    believes = "nothing"
+    uses_features = False
+    regret_bound = "linear in T"
+    compiled_rank = random_rank
+    compiled_learn = nothing_learned
+
+    def __init__(self, features: ArrayLike | Catalogue, positions: int, rounds: int, seed: Seed = None) -> None:
+        super().__init__(features, positions, rounds, seed)
+        self.state = RandomState(np.arange(len(self.catalogue)))
+
+
+class Oracle(Ranker):
+    """The ranking by the true attraction, ties by item number.
+
+    Args:
+        features: only how many rows there are matters.
+        positions: K.
+        rounds: T; not used.
+        seed: it draws nothing.
+        attraction: the truth, a number an item.
+
+    """
+
+    name = "oracle"
+    reference = "a yardstick"
+    believes = "the truth, which it is told"
+    uses_features = False
+    regret_bound = "0"
+    compiled_rank = oracle_rank
+    compiled_learn = nothing_learned
+
+    def __init__(
+        self, features: ArrayLike | Catalogue, positions: int, rounds: int, seed: Seed = None, *, attraction: ArrayLike
+    ) -> None:
+        super().__init__(features, positions, rounds, seed)
+        truth = as_probabilities("attraction", attraction, shape=(len(self.catalogue),))
+        self.record(attraction=truth.tolist())
+        self.state = OracleState(np.argsort(-truth, kind="stable")[: self.positions].astype(np.int64))
+
+
+class EpsilonGreedy(Ranker):
+    """Epsilon-greedy on the share of clicks of each item, whatever its position.
+
+    Args:
+        features: only how many rows there are matters.
+        positions: K.
+        rounds: T; not used.
+        seed: of the random rankings.
+        epsilon: how often to show a random ranking.
+
+    """
+
+    name = "epsilon-greedy"
+    reference = "a yardstick"
+    believes = "document-based"
+    uses_features = False
+    regret_bound = "linear in T"
+    compiled_rank = greedy_rank
+    compiled_learn = greedy_learn
+
+    def __init__(
+        self, features: ArrayLike | Catalogue, positions: int, rounds: int, seed: Seed = None, *, epsilon: float = 0.1
+    ) -> None:
+        super().__init__(features, positions, rounds, seed)
+        self.record(epsilon=as_probability("epsilon", epsilon))
+        items = len(self.catalogue)
+        self.state = GreedyState(no_beliefs(items, self.positions), np.arange(items), np.array([float(epsilon)]))
+
+
+register(RandomState, Random)
+register(OracleState, Oracle)
+register(GreedyState, EpsilonGreedy)

@@ -1,0 +1,281 @@
+"""Literal twins of the ranking algorithms other than RecurRank, each written from its own paper; see ``naive.py``.
+
+A twin has ``rank() -> list of items`` and ``learn(items, clicks)``, and draws from the same random stream as the ranker.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+
+def top(scores, count):
+    """The items of largest score, ties by item number."""
+    return [int(a) for a in sorted(range(len(scores)), key=lambda a: (-scores[a], a))[:count]]
+
+
+def kl(p, q):
+    """The divergence of Bernoulli laws."""
+    total = 0.0
+    if p > 0:
+        total += p * math.log(p / q) if q > 0 else math.inf
+    if p < 1:
+        total += (1 - p) * math.log((1 - p) / (1 - q)) if q < 1 else math.inf
+    return total
+
+
+def kl_ucb(p, level):
+    """Max { q : kl(p, q) <= level }, by bisection."""
+    low, high = p, 1.0
+    for _ in range(200):
+        middle = (low + high) / 2
+        if kl(p, middle) <= level:
+            low = middle
+        else:
+            high = middle
+    return low
+
+
+def level(t, constant):
+    log = math.log(t)
+    return log + constant * math.log(log) if log > 1 else log
+
+
+class _Counting:
+    def __init__(self, features, positions, rounds, rng, **options):
+        self.L, self.K, self.T, self.rng = len(features), positions, rounds, rng
+        self.n, self.s = [0] * self.L, [0] * self.L
+        self.t = 0
+        self.set(**options)
+
+    def set(self):
+        pass
+
+    def observe(self, item, click):
+        self.n[item] += 1
+        self.s[item] += int(click)
+
+    def rank(self):
+        self.t += 1
+        return top([self.index(a) if self.n[a] else math.inf for a in range(self.L)], self.K)
+
+
+class CascadeUCB1(_Counting):
+    def set(self, exploration=1.5):
+        self.c = exploration
+
+    def index(self, a):
+        return self.s[a] / self.n[a] + math.sqrt(self.c * math.log(max(self.t - 1, 1)) / self.n[a])
+
+    def learn(self, items, clicks):
+        for a, c in zip(items, clicks, strict=True):
+            self.observe(a, c)
+            if c:
+                break
+
+
+class CascadeKLUCB(CascadeUCB1):
+    def set(self, exploration=3.0):
+        self.c = exploration
+
+    def index(self, a):
+        # rounded: the bisection and Newton's method agree to twelve digits, and equal statistics must tie
+        return round(kl_ucb(self.s[a] / self.n[a], level(self.t, self.c) / self.n[a]), 12)
+
+
+class DCMKLUCB(CascadeKLUCB):
+    def learn(self, items, clicks):
+        last = max((k for k, c in enumerate(clicks) if c), default=self.K - 1)
+        for k in range(last + 1):
+            self.observe(items[k], clicks[k])
+
+
+class PBMUCB(_Counting):
+    def set(self, examination=None, epsilon=0.0):
+        self.kappa = [1 / (k + 1) for k in range(self.K)] if examination is None else examination
+        self.epsilon = epsilon
+        self.weight = [0.0] * self.L
+
+    def index(self, a):
+        n, w = self.n[a], self.weight[a]
+        delta = (1 + self.epsilon) * math.log(self.t)
+        return self.s[a] / w + math.sqrt(n / w) * math.sqrt(delta / (2 * w))
+
+    def learn(self, items, clicks):
+        for k, (a, c) in enumerate(zip(items, clicks, strict=True)):
+            self.observe(a, c)
+            self.weight[a] += self.kappa[k]
+
+
+def shuffle_top(order, count, rng):
+    for k in range(count):
+        j = k + int(rng.random() * (len(order) - k))
+        order[k], order[j] = order[j], order[k]
+    return order[:count]
+
+
+class Random(_Counting):
+    def set(self):
+        self.order = list(range(self.L))
+
+    def rank(self):
+        return shuffle_top(self.order, self.K, self.rng)
+
+    def learn(self, items, clicks):
+        pass
+
+
+class Oracle(Random):
+    def set(self, attraction):
+        self.best = top(attraction, self.K)
+
+    def rank(self):
+        return self.best
+
+
+class EpsilonGreedy(_Counting):
+    def set(self, epsilon=0.1):
+        self.epsilon, self.order = epsilon, list(range(self.L))
+
+    def rank(self):
+        if self.rng.random() < self.epsilon:
+            return shuffle_top(self.order, self.K, self.rng)
+        return super().rank()
+
+    def index(self, a):
+        return self.s[a] / self.n[a]
+
+    def learn(self, items, clicks):
+        for a, c in zip(items, clicks, strict=True):
+            self.observe(a, c)
+
+
+class _Linear:
+    def __init__(self, features, positions, rounds, rng, **options):
+        self.X = np.asarray(features, dtype=np.float64)
+        self.L, self.d = self.X.shape
+        self.K, self.T, self.rng = positions, rounds, rng
+        self.M, self.b = np.eye(self.d), np.zeros(self.d)
+        self.set(**options)
+
+    def theta_and_widths(self):
+        inverse = np.linalg.inv(self.M)
+        return inverse @ self.b, np.array([math.sqrt(x @ inverse @ x) for x in self.X])
+
+    def add(self, item, click, weight=1.0):
+        x = self.X[item]
+        self.M = self.M + weight * np.outer(x, x)
+        self.b = self.b + weight * x * click
+
+
+class CascadeLinUCB(_Linear):
+    def set(self, width=None, sigma=1.0):
+        total = self.T * self.K
+        self.c = math.sqrt(self.d * math.log(1 + total / self.d) + 2 * math.log(total)) + 1 if width is None else width
+        self.precision = sigma**-2
+
+    def rank(self):
+        theta, widths = self.theta_and_widths()
+        return top([min(x @ theta + self.c * w, 1.0) for x, w in zip(self.X, widths, strict=True)], self.K)
+
+    def learn(self, items, clicks):
+        for a, c in zip(items, clicks, strict=True):
+            self.add(a, c, self.precision)
+            if c:
+                break
+
+
+class CascadeLinTS(CascadeLinUCB):
+    def set(self, scale=1.0, sigma=1.0):
+        self.scale, self.precision = scale, sigma**-2
+
+    def rank(self):
+        factor = np.linalg.cholesky(self.M)
+        g = np.array([self.rng.standard_normal() for _ in range(self.d)])
+        drawn = np.linalg.solve(self.M, self.b) + self.scale * np.linalg.solve(factor.T, g)
+        return top(self.X @ drawn, self.K)
+
+
+class C3UCB(_Linear):
+    def set(self, delta=None, ridge=1.0, discounts=None):
+        self.delta, self.ridge = 1 / math.sqrt(self.T) if delta is None else delta, ridge
+        self.gamma = [1.0] * self.K if discounts is None else discounts
+        self.M = ridge * np.eye(self.d)
+
+    def rank(self):
+        theta, widths = self.theta_and_widths()
+        log = math.log(np.linalg.det(self.M) / (self.ridge**self.d * self.delta**2))
+        beta = math.sqrt(log) + math.sqrt(self.ridge)
+        return top([min(x @ theta + beta * w, 1.0) for x, w in zip(self.X, widths, strict=True)], self.K)
+
+    def learn(self, items, clicks):
+        for k, (a, c) in enumerate(zip(items, clicks, strict=True)):
+            self.add(a, c, self.gamma[k] ** 2)
+            if c:
+                break
+
+
+class LinUCB(_Linear):
+    def set(self, alpha=None):
+        self.alpha = 1 + math.sqrt(math.log(2 / 0.05) / 2) if alpha is None else alpha
+
+    def rank(self):
+        theta, widths = self.theta_and_widths()
+        return top(self.X @ theta + self.alpha * widths, self.K)
+
+    def learn(self, items, clicks):
+        for a, c in zip(items, clicks, strict=True):
+            self.add(a, c)
+
+
+class GLCDCM(_Linear):
+    def set(self, link="logistic", width=None):
+        self.logistic = link == "logistic"
+        slope = math.exp(-2) / (1 + math.exp(-2)) ** 2 if self.logistic else 1.0
+        self.width = 0.5 / slope if width is None else width
+        self.data, self.fitted, self.theta = [], 0, np.zeros(self.d)
+
+    def fit(self):
+        """Sum (w - mu(theta'x)) x = theta, by Newton's method on all data."""
+        rows = self.X[[a for a, _ in self.data]]
+        w = np.array([float(c) for _, c in self.data])
+        for _ in range(50):
+            eta = rows @ self.theta
+            mu = 1 / (1 + np.exp(-eta)) if self.logistic else eta
+            slope = mu * (1 - mu) if self.logistic else np.ones_like(mu)
+            step = np.linalg.solve(np.eye(self.d) + (rows.T * slope) @ rows, rows.T @ (w - mu) - self.theta)
+            self.theta = self.theta + step
+            if np.abs(step).max() < 1e-12:
+                break
+
+    def rank(self):
+        n = len(self.data)
+        if n > self.fitted and n >= 1.01 * self.fitted:
+            self.fit()
+            self.fitted = n
+        _, widths = self.theta_and_widths()
+        beta = self.width * math.sqrt(self.d / 2 * math.log(1 + 2 * n / self.d) + math.log(self.T))
+        return top(self.X @ self.theta + beta * widths, self.K)
+
+    def learn(self, items, clicks):
+        last = max((k for k, c in enumerate(clicks) if c), default=self.K - 1)
+        for k in range(last + 1):
+            self.add(items[k], 0.0)
+            self.data.append((items[k], bool(clicks[k])))
+
+
+TWINS = {
+    "c3-ucb": C3UCB,
+    "cascade-klucb": CascadeKLUCB,
+    "cascade-lints": CascadeLinTS,
+    "cascade-linucb": CascadeLinUCB,
+    "cascade-ucb1": CascadeUCB1,
+    "dcm-klucb": DCMKLUCB,
+    "epsilon-greedy": EpsilonGreedy,
+    "gl-cdcm": GLCDCM,
+    "linucb": LinUCB,
+    "oracle": Oracle,
+    "pbm-ucb": PBMUCB,
+    "random": Random,
+}

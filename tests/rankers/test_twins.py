@@ -1,0 +1,70 @@
+"""Every other algorithm against its literal twin, slate by slate, on many small problems and all click models."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from tests.naive import TWINS
+
+import recurrank as rr
+
+NAMES = sorted(TWINS)
+CLICKS = rr.clicks.names()
+CONFIGURATIONS = 20
+
+LOOSE_AND_TIGHT = {
+    "c3-ucb": [{}, {"delta": 0.9, "ridge": 0.5}, {"discounts": "falling"}],
+    "cascade-klucb": [{}, {"exploration": 0.0}],
+    "cascade-lints": [{}, {"scale": 0.1, "sigma": 0.5}],
+    "cascade-linucb": [{}, {"width": 1.0}, {"width": 0.2}, {"width": 0.0}, {"width": 3.0, "sigma": 0.5}],
+    "cascade-ucb1": [{}, {"exploration": 0.1}],
+    "dcm-klucb": [{}, {"exploration": 0.0}],
+    "epsilon-greedy": [{}, {"epsilon": 0.0}, {"epsilon": 1.0}],
+    "gl-cdcm": [{}, {"link": "identity"}, {"width": 0.1}],
+    "linucb": [{}, {"alpha": 0.1}],
+    "pbm-ucb": [{}, {"epsilon": 0.5}, {"examination": "flat"}],
+}
+
+
+def test_every_other_algorithm_has_a_twin():
+    assert {*NAMES, "recurrank"} == set(rr.rankers.names())
+
+
+def setting(name, number):
+    """A problem, a click model and options: L from 8 to 60, d from 2 to 6, K from 1 to 6, all click models, ties."""
+    rng = np.random.default_rng([number, len(name)])
+    items, dim = int(rng.integers(8, 61)), int(rng.integers(2, 7))
+    positions = int(rng.integers(1, min(7, items)))
+    problem = rr.synthetic(items=items, dim=dim, seed=number)
+    features = problem.features
+    if number % 5 == 4:  # repeated items: true ties everywhere
+        features = features[rng.integers(0, items // 2, items)]
+        problem = rr.Problem(features, problem.theta)
+    attraction = problem.attraction * (0.3 if number % 3 == 2 else 1.0)
+    model = rr.clicks.make(CLICKS[number % len(CLICKS)], attraction, positions)
+    choices = LOOSE_AND_TIGHT.get(name, [{}])
+    options = dict(choices[number % len(choices)])
+    if options.get("discounts"):
+        options["discounts"] = [0.9**k for k in range(positions)]
+    if options.get("examination"):
+        options["examination"] = [0.5] * positions
+    if name == "oracle":
+        options["attraction"] = attraction.tolist()
+    return features, positions, model, options
+
+
+@pytest.mark.parametrize("number", range(CONFIGURATIONS))
+@pytest.mark.parametrize("name", NAMES)
+def test_same_slates(name, number):
+    features, positions, model, options = setting(name, number)
+    rounds = 300 if number % 4 else 1000
+    ranker = rr.rankers.make(name, features=features, positions=positions, rounds=rounds, seed=number, **options)
+    stream = np.random.Generator(np.random.PCG64(np.random.SeedSequence(number)))
+    twin = TWINS[name](features, positions, rounds, stream, **options)
+    users = np.random.default_rng(number)
+    for t in range(rounds):
+        slate = ranker.rank()
+        assert slate.items.tolist() == [int(a) for a in twin.rank()], f"round {t}"
+        clicks = model.sample(slate, users)
+        ranker.learn(slate, clicks)
+        twin.learn(slate.items.tolist(), clicks.tolist())
