@@ -51,6 +51,7 @@ WIDTH, PRECISION, DRIFT_LIMIT, SPREAD_LIMIT, SPREAD, MARGIN, OUTSIDE = 0, 1, 2, 
 # places in State.counts
 BATCH, STALE, CANDIDATES, LAST, SCANNED, SCANS, DECISIONS = 0, 1, 2, 3, 4, 5, 6
 NO_LIMIT = 1e300
+SLACK = 0.02
 
 
 class State(NamedTuple):
@@ -61,6 +62,7 @@ class State(NamedTuple):
     centre: Floats  # (d,) a typical shown item: scores are compared after its own drift is taken out
     candidates: Ints  # (L,) the first CANDIDATES of these are in use, by item number
     raw: Floats  # (L,) raw scores of the candidates, in their order
+    distance: Floats  # (L,) at the last scan, |x - centre| in the norm of M^-1
     best: Ints  # (K,) what is shown
     score: Floats  # (K,)
     z: Floats  # (K + 1, d) the shown items whitened, and a scratch row
@@ -177,17 +179,14 @@ def _from_candidates(state: State) -> bool:
 def _scan(state: State) -> None:
     """Scores of all items; candidates are those that may reach the ranking before theta has moved by the margin.
 
-    While K items reach 1 the scan ends soon after them. The margin adapts, so that scans and looks at candidates cost
-    about the same.
+    While K items reach 1 the scan ends soon after them. The margin adapts: wider when the last scan did not last long,
+    narrower until the candidates are few.
     """
     size, d = len(state.best), len(state.centre)
-    looked = (state.counts[DECISIONS] - state.counts[SCANNED]) * state.counts[CANDIDATES]
-    if state.counts[SCANS] > 0:
-        state.numbers[MARGIN] *= 1.5 if looked < len(state.features) else 0.8
+    lasted = state.counts[DECISIONS] - state.counts[SCANNED]
     state.counts[SCANNED] = state.counts[DECISIONS]
     state.counts[SCANS] += 1
-    margin = max(min(state.numbers[MARGIN], 1e3), 1e-6)
-    state.numbers[MARGIN] = margin
+    margin = max(min(state.numbers[MARGIN] * (1.5 if lasted < 300 else 0.9), 1e3), 1e-9)
     count, reached, last = 0, 0, len(state.features)
     for item in range(len(state.features)):
         raw = _raw(state, item)
@@ -205,16 +204,23 @@ def _scan(state: State) -> None:
         for j in range(d):
             state.scanned_factor[i, j] = state.regression.factor[i, j]
         state.scanned_theta[i] = state.regression.theta[i]
-    scratch = state.z[0]
-    difference = state.z[size]
-    kept = 0
-    outside = -NO_LIMIT
-    slack = 0.02 * margin  # the bar may fall a little before the next scan
+    offset, scratch = state.z[0], state.z[size]
     for item in range(last):
         for i in range(d):
-            scratch[i] = state.features[item, i] - state.centre[i]
-        reach = state.raw[item] + margin * math.sqrt(whiten(state.scanned_factor, scratch, difference))
-        if reach >= bar - slack:
+            offset[i] = state.features[item, i] - state.centre[i]
+        state.distance[item] = math.sqrt(whiten(state.scanned_factor, offset, scratch))
+    few = 6 * size + len(state.features) // 100
+    while True:
+        kept = 0
+        for item in range(last):
+            kept += state.raw[item] + margin * state.distance[item] >= bar - SLACK * margin
+        if kept <= few or margin <= 1e-6:
+            break
+        margin *= 0.7
+    kept, outside = 0, -NO_LIMIT
+    for item in range(last):
+        reach = state.raw[item] + margin * state.distance[item]
+        if reach >= bar - SLACK * margin:  # the bar may fall a little before the next scan
             state.candidates[kept] = item
             kept += 1
         else:
@@ -222,6 +228,7 @@ def _scan(state: State) -> None:
     state.counts[CANDIDATES] = kept
     state.counts[LAST] = last
     state.numbers[OUTSIDE] = outside
+    state.numbers[MARGIN] = margin
 
 
 @hot
@@ -380,6 +387,7 @@ class CascadeLinUCB(Ranker):
             centre=np.zeros(d),
             candidates=np.zeros(items, np.int64),
             raw=np.zeros(items),
+            distance=np.zeros(items),
             best=np.arange(size),
             score=np.zeros(size),
             z=np.zeros((size + 1, d)),
