@@ -265,6 +265,54 @@ class GLCDCM(_Linear):
             self.data.append((items[k], bool(clicks[k])))
 
 
+class TopRank(_Counting):
+    """Blocks by definition, S and N for all pairs; every block is shuffled, drawing only the displayed places."""
+
+    def set(self, delta=None):
+        self.delta = 1 / self.T if delta is None else delta
+        self.c = 4 * math.sqrt(2 / math.pi) / math.erf(math.sqrt(2))
+        self.S, self.N = np.zeros((self.L, self.L)), np.zeros((self.L, self.L))
+        self.beats = np.zeros((self.L, self.L), bool)
+        self.blocks = self.partition()
+
+    def partition(self):
+        """P_d: what nobody left beats."""
+        left, blocks = set(range(self.L)), []
+        while left:
+            free = [j for j in sorted(left) if not any(self.beats[i, j] for i in left)]
+            assert free, "G has a cycle"
+            blocks.append(free)
+            left -= set(free)
+        return blocks
+
+    def rank(self):
+        slate = []
+        for block in self.blocks:
+            for k in range(min(len(block), self.K - len(slate))):
+                j = k + int(self.rng.random() * (len(block) - k))
+                block[k], block[j] = block[j], block[k]
+            slate += block[: self.K - len(slate)]
+            if len(slate) == self.K:
+                return slate
+        return slate
+
+    def learn(self, items, clicks):
+        clicked = {a for a, c in zip(items, clicks, strict=True) if c}
+        new = False
+        for block in self.blocks:
+            for i in clicked & set(block):
+                for j in set(block) - clicked:
+                    self.S[i, j] += 1
+                    self.S[j, i] -= 1
+                    self.N[i, j] += 1
+                    self.N[j, i] += 1
+                    n = self.N[i, j]
+                    if not self.beats[i, j] and self.S[i, j] >= math.sqrt(2 * n * math.log(self.c * math.sqrt(n) / self.delta)):
+                        self.beats[i, j] = new = True
+        if new:
+            self.blocks = self.partition()
+
+
 TWINS = {
     "c3-ucb": C3UCB,
     "cascade-klucb": CascadeKLUCB,
@@ -278,4 +326,5 @@ TWINS = {
     "oracle": Oracle,
     "pbm-ucb": PBMUCB,
     "random": Random,
+    "toprank": TopRank,
 }

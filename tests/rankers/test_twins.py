@@ -7,6 +7,7 @@ import pytest
 from tests.naive import TWINS
 
 import recurrank as rr
+from recurrank.rankers.toprank import MIXED, SQUARE
 
 NAMES = sorted(TWINS)
 CLICKS = rr.clicks.names()
@@ -23,6 +24,7 @@ LOOSE_AND_TIGHT = {
     "gl-cdcm": [{}, {"link": "identity"}, {"width": 0.1}],
     "linucb": [{}, {"alpha": 0.1}],
     "pbm-ucb": [{}, {"epsilon": 0.5}, {"examination": "flat"}],
+    "toprank": [{}, {"delta": 1.0}, {"delta": 0.5}, {"delta": 0.1}],
 }
 
 
@@ -53,15 +55,46 @@ def setting(name, number):
     return features, positions, model, options
 
 
+@pytest.mark.parametrize("number", range(8))
+@pytest.mark.parametrize("square", [0, 12])
+def test_toprank_with_few_pairs_in_a_square(number, square):
+    """Large catalogues keep pairs in a table first, then in a square: forced here on small ones, with growing tables."""
+    features, positions, model, options = setting("toprank", 4 * number + 1)
+    ranker = rr.rankers.make("toprank", features=features, positions=positions, rounds=5000, seed=number, **options)
+    ranker.state.counts[SQUARE] = square
+    ranker.state = ranker.state._replace(pair=ranker.state.pair[:64].copy(), both=ranker.state.both[:64].copy())
+    ranker.state = ranker.state._replace(start=ranker.state.start[:20].copy(), log=ranker.state.log[: len(features) + 1].copy())
+    stream = np.random.Generator(np.random.PCG64(np.random.SeedSequence(number)))
+    compare(ranker, TWINS["toprank"](features, positions, 5000, stream, **options), model, 5000, number)
+    assert len(ranker.state.start) > 20  # tables did grow on the way
+
+
+def test_toprank_meets_again():
+    """Some of the configurations above get to several blocks on display, where items that had been parted meet."""
+    mixed = 0
+    for number in range(CONFIGURATIONS):
+        features, positions, model, options = setting("toprank", number)
+        ranker = rr.rankers.make("toprank", features=features, positions=positions, rounds=3000, seed=number, **options)
+        rr.simulate(ranker, model, 3000, seed=number)
+        mixed += int(ranker.state.counts[MIXED]) and int(ranker.state.level.max() >= 2)
+    assert mixed >= 5
+
+
 @pytest.mark.parametrize("number", range(CONFIGURATIONS))
 @pytest.mark.parametrize("name", NAMES)
 def test_same_slates(name, number):
     features, positions, model, options = setting(name, number)
     rounds = 300 if number % 4 else 1000
+    if name == "toprank":
+        rounds *= 10  # items must be parted, and meet again
     ranker = rr.rankers.make(name, features=features, positions=positions, rounds=rounds, seed=number, **options)
     stream = np.random.Generator(np.random.PCG64(np.random.SeedSequence(number)))
     twin = TWINS[name](features, positions, rounds, stream, **options)
-    users = np.random.default_rng(number)
+    compare(ranker, twin, model, rounds, number)
+
+
+def compare(ranker, twin, model, rounds, seed):
+    users = np.random.default_rng(seed)
     for t in range(rounds):
         slate = ranker.rank()
         assert slate.items.tolist() == [int(a) for a in twin.rank()], f"round {t}"

@@ -17,6 +17,7 @@ from recurrank.rankers import (  # noqa: F401  (they register)
     linucb,
     pbm_ucb,
     recurrank,
+    toprank,
     yardsticks,
 )
 from recurrank.rankers.ranker import Ranker, Seed, registered
