@@ -328,3 +328,153 @@ TWINS = {
     "random": Random,
     "toprank": TopRank,
 }
+
+
+class BatchRank(_Counting):
+    def set(self, exploration=16.0):
+        self.e = exploration
+        self.batches = [self.batch(0, self.K, list(range(self.L)), 0)]
+
+    def batch(self, first, width, items, stage):
+        return {
+            "first": first, "width": width, "items": list(items), "stage": stage,
+            "n": dict.fromkeys(items, 0), "c": dict.fromkeys(items, 0),
+            "wanted": max(1, math.ceil(self.e * 4.0**stage * math.log(max(self.T, 2)))),
+        }  # fmt: skip
+
+    def rank(self):
+        slate = [None] * self.K
+        for b in self.batches:
+            least = min(b["n"].values())
+            items, fresh = b["items"], sum(1 for d in b["items"] if b["n"][d] == least)
+            items.sort(key=lambda d: b["n"][d])  # stable: those shown least stay in their order, in front
+            for k in range(b["width"]):
+                end = fresh if k < fresh else len(items)
+                j = k + int(self.rng.random() * (end - k))
+                items[k], items[j] = items[j], items[k]
+            chosen = items[: b["width"]]
+            for k in range(b["width"]):
+                j = k + int(self.rng.random() * (b["width"] - k))
+                chosen[k], chosen[j] = chosen[j], chosen[k]
+                slate[b["first"] + k] = chosen[k]
+        return slate
+
+    def learn(self, items, clicks):
+        after = []
+        for b in self.batches:
+            least = min(b["n"].values())
+            fresh = sum(1 for d in b["items"] if b["n"][d] == least)
+            for k in range(b["first"], b["first"] + b["width"]):
+                d = items[k]
+                if b["n"][d] == least:
+                    b["c"][d] += int(clicks[k])
+                    b["n"][d] += 1
+                    # the order that the next shuffle starts from: what is done changes places with the last not done
+                    at, fresh = b["items"].index(d), fresh - 1
+                    b["items"][at], b["items"][fresh] = b["items"][fresh], b["items"][at]
+            after += self.update(b) if min(b["n"].values()) == b["wanted"] else [b]
+        self.batches = after
+
+    def update(self, b):
+        n, log = b["wanted"], math.log(max(self.T, 3))
+        level = (log + 3 * math.log(log) if log > 1 else log) / n
+        items = sorted(b["items"])
+        upper = {d: kl_ucb(b["c"][d] / n, level) for d in items}
+        lower = {d: 1 - kl_ucb(1 - b["c"][d] / n, level) for d in items}
+        order = sorted(items, key=lambda d: (-round(lower[d], 12), d))
+        width, split = b["width"], 0
+        for k in range(1, width):
+            if lower[order[k - 1]] > max(upper[d] for d in order[k:]):
+                split = k
+        if split:
+            return [
+                self.batch(b["first"], split, sorted(order[:split]), 0),
+                self.batch(b["first"] + split, width - split, sorted(order[split:]), 0),
+            ]
+        return [
+            self.batch(b["first"], width, [d for d in items if upper[d] >= lower[order[width - 1]] - 1e-12], b["stage"] + 1)
+        ]
+
+
+class PIE(_Counting):
+    def set(self, explore_at=None, exploration=4.0):
+        self.at, self.c = self.K if explore_at is None else explore_at, exploration
+
+    def leaders(self):
+        return top([self.s[a] / self.n[a] if self.n[a] else 0.0 for a in range(self.L)], self.K)
+
+    def rank(self):
+        self.t += 1
+        leaders = self.leaders()
+        if self.rng.random() < 0.5:
+            return leaders
+        last = leaders[-1]
+        bar = self.s[last] / self.n[last] if self.n[last] else 0.0
+        f = level(self.t, self.c)
+        inside = []
+        for a in range(self.L):
+            p = self.s[a] / self.n[a] if self.n[a] else 0.0
+            if a not in leaders and (self.n[a] == 0 or p >= bar or (bar < 1 and self.n[a] * kl(p, bar) <= f)):
+                inside.append(a)
+        if not inside:
+            return leaders
+        chosen = inside[int(self.rng.random() * len(inside))]
+        return [*leaders[: self.at - 1], chosen, *leaders[self.at - 1 : -1]]
+
+    def learn(self, items, clicks):
+        for a, c in zip(items, clicks, strict=True):
+            self.observe(a, c)
+            if c:
+                break
+
+
+class PBMPIE(_Counting):
+    def set(self, examination=None, epsilon=0.0):
+        self.kappa = [1 / (k + 1) for k in range(self.K)] if examination is None else examination
+        self.epsilon = epsilon
+        self.shown, self.hits = np.zeros((self.L, self.K)), np.zeros((self.L, self.K))
+
+    def mean(self, a):
+        weight = sum(k * n for k, n in zip(self.kappa, self.shown[a], strict=True))
+        return math.floor(self.s[a] / weight * 1e12 + 0.5) / 1e12 if weight else 0.0
+
+    def phi(self, a, q):
+        return sum(n * kl(h / n, k * q) for k, n, h in zip(self.kappa, self.shown[a], self.hits[a], strict=True) if n)
+
+    def falls(self, a, q):
+        """Whether Phi still falls at q: then the largest q with Phi <= delta lies beyond, if there is any."""
+        return (
+            sum(
+                n * k * (k * q - h / n) / (k * q * (1 - k * q))
+                for k, n, h in zip(self.kappa, self.shown[a], self.hits[a], strict=True)
+                if n
+            )
+            <= 0
+        )
+
+    def rank(self):
+        self.t += 1
+        means = [self.mean(a) for a in range(self.L)]
+        leaders = top(means, self.K)
+        if self.rng.random() < 0.5:
+            return leaders
+        bar, delta = self.mean(leaders[-1]), (1 + self.epsilon) * math.log(self.t)
+        inside = []
+        for a in range(self.L):
+            if a in leaders:
+                continue
+            x = min(bar, 1 - 1e-12)  # U is at most 1
+            if self.n[a] == 0 or bar == 0 or (bar <= 1 and (self.falls(a, x) or self.phi(a, x) <= delta)):
+                inside.append(a)
+        if inside:
+            leaders[-1] = inside[int(self.rng.random() * len(inside))]
+        return leaders
+
+    def learn(self, items, clicks):
+        for k, (a, c) in enumerate(zip(items, clicks, strict=True)):
+            self.observe(a, c)
+            self.shown[a, k] += 1
+            self.hits[a, k] += int(c)
+
+
+TWINS |= {"batchrank": BatchRank, "pbm-pie": PBMPIE, "pie": PIE}

@@ -23,6 +23,9 @@ LOOSE_AND_TIGHT = {
     "epsilon-greedy": [{}, {"epsilon": 0.0}, {"epsilon": 1.0}],
     "gl-cdcm": [{}, {"link": "identity"}, {"width": 0.1}],
     "linucb": [{}, {"alpha": 0.1}],
+    "batchrank": [{}, {"exploration": 0.5}, {"exploration": 0.05}],
+    "pbm-pie": [{}, {"epsilon": 0.5}, {"examination": "flat"}],
+    "pie": [{}, {"exploration": 0.0}, {"explore_at": 1}],
     "pbm-ucb": [{}, {"epsilon": 0.5}, {"examination": "flat"}],
     "toprank": [{}, {"delta": 1.0}, {"delta": 0.5}, {"delta": 0.1}],
 }
@@ -85,7 +88,7 @@ def test_toprank_meets_again():
 def test_same_slates(name, number):
     features, positions, model, options = setting(name, number)
     rounds = 300 if number % 4 else 1000
-    if name == "toprank":
+    if name in ("toprank", "batchrank"):
         rounds *= 10  # items must be parted, and meet again
     ranker = rr.rankers.make(name, features=features, positions=positions, rounds=rounds, seed=number, **options)
     stream = np.random.Generator(np.random.PCG64(np.random.SeedSequence(number)))

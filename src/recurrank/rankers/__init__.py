@@ -8,6 +8,7 @@ from numpy.typing import ArrayLike
 
 from recurrank.catalogue import Catalogue
 from recurrank.rankers import (  # noqa: F401  (they register)
+    batchrank,
     c3_ucb,
     cascade_lints,
     cascade_linucb,
@@ -15,7 +16,9 @@ from recurrank.rankers import (  # noqa: F401  (they register)
     dcm_klucb,
     gl_cdcm,
     linucb,
+    pbm_pie,
     pbm_ucb,
+    pie,
     recurrank,
     toprank,
     yardsticks,

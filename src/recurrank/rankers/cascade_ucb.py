@@ -19,7 +19,7 @@ never observed come first (the paper starts from one free observation of each).
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -52,7 +52,7 @@ def ucb1_index(state: Ucb1State, item: int, f: float) -> tuple[float, float]:
 
 
 @hot
-def kl_index(state: KlState, item: int, f: float) -> tuple[float, float]:
+def kl_index(state: Any, item: int, f: float) -> tuple[float, float]:
     seen = state.beliefs.seen[item]
     if seen == 0:
         return np.inf, 0.0
