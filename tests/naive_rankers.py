@@ -478,3 +478,57 @@ class PBMPIE(_Counting):
 
 
 TWINS |= {"batchrank": BatchRank, "pbm-pie": PBMPIE, "pie": PIE}
+
+
+class RankedBandits(_Counting):
+    def set(self, inside="ucb1", exploration=None):
+        self.inside = inside
+        rate = min(1.0, math.sqrt(self.L * math.log(max(self.L, 2)) / ((math.e - 1) * self.T)))
+        self.c = {"ucb1": 2.0, "klucb": 3.0, "exp3": rate}[inside] if exploration is None else exploration
+        self.counts, self.rewards = np.zeros((self.K, self.L), int), np.zeros((self.K, self.L), int)
+        self.w = np.ones((self.K, self.L))
+
+    def select(self, k):
+        if self.inside == "exp3":
+            if self.rng.random() < self.c:
+                return int(self.rng.random() * self.L)
+            at = self.rng.random() * self.w[k].sum()
+            for i in range(self.L - 1):
+                at -= self.w[k, i]
+                if at < 0:
+                    return i
+            return self.L - 1
+        n, s = self.counts[k], self.rewards[k]
+        log = math.log(self.t)
+        if self.inside == "ucb1":
+            index = [s[a] / n[a] + math.sqrt(self.c * log / n[a]) if n[a] else math.inf for a in range(self.L)]
+        else:
+            f = level(self.t, self.c)
+            index = [round(kl_ucb(s[a] / n[a], f / n[a]), 12) if n[a] else math.inf for a in range(self.L)]
+        return top(index, 1)[0]
+
+    def rank(self):
+        self.t += 1
+        slate, self.chosen = [], []
+        for k in range(self.K):
+            item = self.select(k)
+            self.chosen.append(item)
+            while item in slate:
+                item = int(self.rng.random() * self.L)
+            slate.append(item)
+        return slate
+
+    def learn(self, items, clicks):
+        for k, (shown, chosen) in enumerate(zip(items, self.chosen, strict=True)):
+            reward = int(clicks[k] and shown == chosen)
+            if self.inside == "exp3":
+                p = (1 - self.c) * self.w[k, chosen] / self.w[k].sum() + self.c / self.L
+                self.w[k, chosen] *= math.exp(self.c * reward / (p * self.L))
+                if self.w[k, chosen] > 1e100:
+                    self.w[k] /= 1e100
+            else:
+                self.counts[k, chosen] += 1
+                self.rewards[k, chosen] += reward
+
+
+TWINS |= {"ranked-bandits": RankedBandits}

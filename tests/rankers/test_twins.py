@@ -27,6 +27,13 @@ LOOSE_AND_TIGHT = {
     "pbm-pie": [{}, {"epsilon": 0.5}, {"examination": "flat"}],
     "pie": [{}, {"exploration": 0.0}, {"explore_at": 1}],
     "pbm-ucb": [{}, {"epsilon": 0.5}, {"examination": "flat"}],
+    "ranked-bandits": [
+        {},
+        {"inside": "klucb"},
+        {"inside": "exp3"},
+        {"inside": "exp3", "exploration": 1.0},
+        {"exploration": 0.1},
+    ],
     "toprank": [{}, {"delta": 1.0}, {"delta": 0.5}, {"delta": 0.1}],
 }
 

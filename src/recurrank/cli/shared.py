@@ -59,6 +59,8 @@ def set_up(
         raise ValueError(f"seed: {seed} is negative; give a whole number of at least 0")
     for_problem, for_ranker, for_users = np.random.SeedSequence(seed).spawn(3)
     problem = rr.synthetic(items=items, dim=dim, seed=for_problem)
+    if ranker == "oracle":
+        options = {"attraction": problem.attraction, **options}
     learner = rr.rankers.make(ranker, features=problem.features, positions=positions, rounds=rounds, seed=for_ranker, **options)
     return Settings(problem, learner, rr.clicks.make(clicks, problem.attraction, positions), for_users)
 

@@ -19,6 +19,7 @@ from recurrank.rankers import (  # noqa: F401  (they register)
     pbm_pie,
     pbm_ucb,
     pie,
+    ranked_bandits,
     recurrank,
     toprank,
     yardsticks,

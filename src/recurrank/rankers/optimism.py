@@ -6,8 +6,10 @@ index is a concave function of f, so its value and slope at some earlier f0 boun
 
     value(f0)  <=  index(f)  <=  value(f0) + (f - f0) slope(f0),
 
-and an item whose upper bound stays below the K-th best index computed so far cannot be shown. The choice is exactly that
-of computing all; ties go to the smaller item number.
+and an item whose upper bound stays below the K-th best index computed so far cannot be shown. Nor need all bounds be
+looked at each round: a look at all of them keeps the items that could come near the K-th best index before f has grown by
+a little, and while that index stays above what the others can reach, only these few are looked at. The choice is exactly
+that of computing all; ties go to the smaller item number.
 """
 
 from __future__ import annotations
@@ -21,6 +23,10 @@ import numpy as np
 from recurrank._arrays import Floats, Ints
 from recurrank._compiled import hot
 
+NEAR, CHOICES = 0, 1
+BELOW, UNTIL, MARGIN = 0, 1, 2
+AHEAD = 0.05
+"""How far f may grow before the next look at all items."""
 STEEP = 1e290
 """A slope that bounds nothing (but times zero is zero)."""
 
@@ -33,6 +39,10 @@ class Beliefs(NamedTuple):
     value: Floats  # (L,) the index when it was last computed; infinite for items never seen
     slope: Floats  # (L,) its slope in f then
     when: Floats  # (L,) f then
+    near: Ints  # (L,) the first of these, as many as counts says, may be chosen before the next look at all
+    inside: Ints  # (L,) 1 for these
+    reach: Floats  # (3,) what the others stay below, until which f, and the margin that set it
+    counts: Ints  # (2,) how many are near, and choices since the last look at all
     best: Ints  # (K,) the last choice, best first
     score: Floats  # (K,) its indices
     clock: Ints  # (1,) slates served
@@ -46,6 +56,10 @@ def no_beliefs(items: int, positions: int) -> Beliefs:
         value=np.full(items, np.inf),
         slope=np.zeros(items),
         when=np.zeros(items),
+        near=np.zeros(items, np.int64),
+        inside=np.zeros(items, np.int64),
+        reach=np.array([np.inf, -1.0, 0.01]),
+        counts=np.zeros(2, np.int64),
         best=np.arange(positions),
         score=np.zeros(positions),
         clock=np.zeros(1, np.int64),
@@ -57,7 +71,11 @@ def observe(beliefs: Beliefs, item: int, clicked: bool) -> None:
     """One more observation of an item: its index is unknown until it is computed again."""
     beliefs.seen[item] += 1
     beliefs.clicks[item] += clicked
-    beliefs.value[item] = np.inf
+    beliefs.value[item], beliefs.when[item] = np.inf, -1.0
+    if beliefs.inside[item] == 0:  # an answer to an old slate can bring anything near
+        beliefs.inside[item] = 1
+        beliefs.near[beliefs.counts[NEAR]] = item
+        beliefs.counts[NEAR] += 1
 
 
 @hot
@@ -90,22 +108,53 @@ def selector(index: Callable[..., tuple[float, float]], same: Callable[..., bool
         return value
 
     @hot
-    def choose(state: Any, beliefs: Beliefs, f: float) -> None:
+    def best_near(state: Any, beliefs: Beliefs, f: float) -> None:
+        """The best of the items that are near; the last choice sets a high bar for all others."""
         value, slope, when, best = beliefs.value, beliefs.slope, beliefs.when, beliefs.best
-        # The last choice first: it is likely to be good again, and sets a high bar for all others.
         bar = np.inf
         for k in range(len(best)):
             bar = min(bar, refresh(state, beliefs, best[k], f))
         count = 0
-        for item in range(len(value)):
+        for n in range(beliefs.counts[NEAR]):
+            item = beliefs.near[n]
             if value[item] + (f - when[item]) * slope[item] >= bar:
-                # Equal to the last of a full list: it would lose the tie.
-                if count == len(best) and same(state, item, best[count - 1]):
+                # Equal to the last of a full list, and behind it by number: it would lose the tie.
+                if count == len(best) and item > best[count - 1] and same(state, item, best[count - 1]):
                     continue
                 computed = value[item] if when[item] == f else refresh(state, beliefs, item, f)
                 count = insert(best, beliefs.score, count, item, computed)
                 if count == len(best):
                     bar = max(bar, beliefs.score[count - 1])
+
+    @hot
+    def look_at_all(state: Any, beliefs: Beliefs, f: float) -> None:
+        """Choose among all items, and keep those that may be chosen until f has grown by AHEAD."""
+        items, reach, counts = len(beliefs.value), beliefs.reach, beliefs.counts
+        for item in range(items):
+            beliefs.near[item] = item
+        counts[NEAR] = items
+        best_near(state, beliefs, f)
+        reach[MARGIN] *= 1.5 if counts[CHOICES] < 30 else 0.9
+        reach[MARGIN] = min(max(reach[MARGIN], 1e-6), 1.0)
+        reach[BELOW] = beliefs.score[len(beliefs.score) - 1] - reach[MARGIN]
+        reach[UNTIL] = f + AHEAD
+        counts[NEAR], counts[CHOICES] = 0, 0
+        for item in range(items):
+            most = beliefs.value[item] + (reach[UNTIL] - beliefs.when[item]) * beliefs.slope[item]
+            beliefs.inside[item] = 1 if most >= reach[BELOW] else 0
+            if beliefs.inside[item]:
+                beliefs.near[counts[NEAR]] = item
+                counts[NEAR] += 1
+
+    @hot
+    def choose(state: Any, beliefs: Beliefs, f: float) -> None:
+        if f > beliefs.reach[UNTIL]:
+            look_at_all(state, beliefs, f)
+        else:
+            best_near(state, beliefs, f)
+            if not beliefs.score[len(beliefs.score) - 1] > beliefs.reach[BELOW]:
+                look_at_all(state, beliefs, f)
+        beliefs.counts[CHOICES] += 1
 
     return choose
 

@@ -97,7 +97,7 @@ def _upper(state: State, item: int, delta: float) -> tuple[float, float]:
     if q == most:
         value, slope = _divergence(state, item, q)
         if value <= delta or slope <= 0.0:
-            return 1.0, STEEP
+            return 1.0, 0.0  # it cannot grow
         low = min(state.mean[item], 0.5)
         for _ in range(60):  # down to where Newton's method is safe: still to the right, but not at the edge
             middle = (low + q) / 2

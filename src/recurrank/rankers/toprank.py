@@ -72,7 +72,8 @@ class State(NamedTuple):
     beats: Ints  # (L, L) once mixed: 1 for an edge
     surplus: Ints  # (L, L) S_ij once mixed
     total: Ints  # (L, L) N_ij once mixed
-    scratch: Ints  # (L,)
+    scratch: Ints  # (L,) zero between rounds
+    queue: Ints  # (L,)
     numbers: Floats  # (1,) delta
     counts: Ints  # (10,)
 
@@ -288,30 +289,46 @@ def _learn_mixed(state: State, slate: Buffer, clicks: Bools) -> None:
     for k in range(len(clicks)):
         clicked[slate.items[k]] = 0
     if grown:
-        arrange(state)
+        count = 0
+        for k in range(len(clicks)):
+            if clicks[k]:  # new edges lead from items clicked this round
+                state.queue[count] = slate.items[k]
+                state.scratch[slate.items[k]] = 1
+                count += 1
+        arrange(state, count)
 
 
 @hot
-def arrange(state: State) -> None:
-    """Levels as longest paths, and the items by level and number."""
-    level, items = state.level, len(state.level)
-    changed = True
-    while changed:
-        changed = False
-        for i in range(items):
-            for j in range(items):
-                if state.beats[i, j] and level[j] <= level[i]:
-                    level[j] = level[i] + 1
-                    changed = True
-    filled, b = 0, 0
-    state.bounds[0] = 0
-    while filled < items:
-        for item in range(items):
-            if level[item] == b:
-                state.block[filled] = item
-                filled += 1
-        b += 1
-        state.bounds[b] = filled
+def arrange(state: State, count: int) -> None:
+    """Levels as longest paths, starting from the first ``count`` items in the queue; and the items by level and number.
+
+    An item in the queue (marked in scratch) may have raised; what it beats must be below it.
+    """
+    level, items, queue = state.level, len(state.level), state.queue
+    head, waiting = 0, count
+    while waiting > 0:
+        i = queue[head]
+        head, waiting = (head + 1) % items, waiting - 1
+        state.scratch[i] = 0
+        for j in range(items):
+            if state.beats[i, j] and level[j] <= level[i]:
+                level[j] = level[i] + 1
+                if state.scratch[j] == 0:
+                    state.scratch[j] = 1
+                    queue[(head + waiting) % items] = j
+                    waiting += 1
+    bounds = state.bounds
+    bounds[:] = 0
+    for item in range(items):
+        bounds[level[item] + 1] += 1
+    for b in range(items):
+        bounds[b + 1] += bounds[b]
+    for item in range(items - 1, -1, -1):  # from the ends of the blocks down, so that each is in the order of numbers
+        bounds[level[item] + 1] -= 1
+        state.block[bounds[level[item] + 1]] = item
+    for b in range(items):  # what stands at b + 1 is now where block b starts
+        bounds[b] = bounds[b + 1]
+    bounds[items] = items
     state.counts[VERSION] += 1
 
 
@@ -344,9 +361,11 @@ def mix(state: State) -> None:
                     state.surplus[i, j] = clicks[i] - clicks[j]
                     state.surplus[j, i] = clicks[j] - clicks[i]
                     state.total[i, j] = state.total[j, i] = clicks[i] + clicks[j] - 2 * shared
-    clicks[:] = 0
     state.counts[MIXED] = 1
-    arrange(state)
+    for item in range(items):
+        state.queue[item] = item
+        state.scratch[item] = 1
+    arrange(state, items)
 
 
 @compiled
@@ -442,6 +461,7 @@ class TopRank(Ranker):
             surplus=np.zeros((1, 1), np.int64),
             total=np.zeros((1, 1), np.int64),
             scratch=np.zeros(items, np.int64),
+            queue=np.zeros(items, np.int64),
             numbers=np.array([failure]),
             counts=counts,
         )

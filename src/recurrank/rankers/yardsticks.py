@@ -75,7 +75,7 @@ def greedy_rank(state: GreedyState, rng: np.random.Generator, slate: Buffer) -> 
     if rng.random() < state.epsilon[0]:
         shuffle_top(state.order, rng, slate)
         return
-    choose(state, state.beliefs, float(state.beliefs.clock[0]))  # any clock will do: shares do not grow with time
+    choose(state, state.beliefs, 0.0)  # shares do not grow with time
     show(state.beliefs, slate)
 
 
