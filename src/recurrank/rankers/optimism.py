@@ -23,10 +23,10 @@ import numpy as np
 from recurrank._arrays import Floats, Ints
 from recurrank._compiled import hot
 
-NEAR, CHOICES = 0, 1
-BELOW, UNTIL, MARGIN = 0, 1, 2
-AHEAD = 0.05
-"""How far f may grow before the next look at all items."""
+NEAR, CHOICES, MANY = 0, 1, 2
+BELOW, UNTIL, MARGIN, LOOKED = 0, 1, 2, 3
+STAY = 40
+"""Choices from one look at all items to the next, if all goes well."""
 STEEP = 1e290
 """A slope that bounds nothing (but times zero is zero)."""
 
@@ -41,8 +41,8 @@ class Beliefs(NamedTuple):
     when: Floats  # (L,) f then
     near: Ints  # (L,) the first of these, as many as counts says, may be chosen before the next look at all
     inside: Ints  # (L,) 1 for these
-    reach: Floats  # (3,) what the others stay below, until which f, and the margin that set it
-    counts: Ints  # (2,) how many are near, and choices since the last look at all
+    reach: Floats  # (4,) what the others stay below, until which f, the margin that set it, and f at the last look at all
+    counts: Ints  # (3,) how many are near, choices since the last look at all, and how many near ask for another
     best: Ints  # (K,) the last choice, best first
     score: Floats  # (K,) its indices
     clock: Ints  # (1,) slates served
@@ -58,8 +58,8 @@ def no_beliefs(items: int, positions: int) -> Beliefs:
         when=np.zeros(items),
         near=np.zeros(items, np.int64),
         inside=np.zeros(items, np.int64),
-        reach=np.array([np.inf, -1.0, 0.01]),
-        counts=np.zeros(2, np.int64),
+        reach=np.array([np.inf, -1.0, 0.01, 0.0]),
+        counts=np.zeros(3, np.int64),
         best=np.arange(positions),
         score=np.zeros(positions),
         clock=np.zeros(1, np.int64),
@@ -128,27 +128,39 @@ def selector(index: Callable[..., tuple[float, float]], same: Callable[..., bool
 
     @hot
     def look_at_all(state: Any, beliefs: Beliefs, f: float) -> None:
-        """Choose among all items, and keep those that may be chosen until f has grown by AHEAD."""
+        """Choose among all items, and keep those that may be chosen before the next such look."""
         items, reach, counts = len(beliefs.value), beliefs.reach, beliefs.counts
         for item in range(items):
             beliefs.near[item] = item
         counts[NEAR] = items
         best_near(state, beliefs, f)
-        reach[MARGIN] *= 1.5 if counts[CHOICES] < 30 else 0.9
-        reach[MARGIN] = min(max(reach[MARGIN], 1e-6), 1.0)
-        reach[BELOW] = beliefs.score[len(beliefs.score) - 1] - reach[MARGIN]
-        reach[UNTIL] = f + AHEAD
+        bar = beliefs.score[len(beliefs.score) - 1]
+        # Until f has grown by what it grew in some tens of choices; a margin as wide as keeps the near ones few.
+        ahead = STAY * (f - reach[LOOKED]) / max(counts[CHOICES], 1)
+        reach[LOOKED], reach[UNTIL] = f, f + ahead
+        reach[MARGIN] = min(2 * reach[MARGIN], 1.0) if counts[CHOICES] < STAY else reach[MARGIN]
+        few = 6 * len(beliefs.best) + items // 16
+        while True:
+            counts[NEAR] = 0
+            for item in range(items):
+                most = beliefs.value[item] + (f + ahead - beliefs.when[item]) * beliefs.slope[item]
+                counts[NEAR] += most >= bar - reach[MARGIN]
+            if counts[NEAR] <= few or reach[MARGIN] < 1e-9:
+                break
+            reach[MARGIN] /= 2
+        reach[BELOW] = bar - reach[MARGIN]
         counts[NEAR], counts[CHOICES] = 0, 0
         for item in range(items):
-            most = beliefs.value[item] + (reach[UNTIL] - beliefs.when[item]) * beliefs.slope[item]
+            most = beliefs.value[item] + (f + ahead - beliefs.when[item]) * beliefs.slope[item]
             beliefs.inside[item] = 1 if most >= reach[BELOW] else 0
             if beliefs.inside[item]:
                 beliefs.near[counts[NEAR]] = item
                 counts[NEAR] += 1
+        counts[MANY] = 2 * counts[NEAR] + 32
 
     @hot
     def choose(state: Any, beliefs: Beliefs, f: float) -> None:
-        if f > beliefs.reach[UNTIL]:
+        if f > beliefs.reach[UNTIL] or beliefs.counts[NEAR] > beliefs.counts[MANY]:
             look_at_all(state, beliefs, f)
         else:
             best_near(state, beliefs, f)

@@ -27,7 +27,7 @@ from recurrank._compiled import hot
 from recurrank.catalogue import Catalogue
 from recurrank.rankers.linear_scores import best_of
 from recurrank.rankers.optimism import STEEP, Beliefs, no_beliefs
-from recurrank.rankers.pie import leads
+from recurrank.rankers.pie import mark_leaders
 from recurrank.rankers.ranker import Buffer, Ranker, Seed, examined, positive, register
 
 
@@ -52,15 +52,18 @@ def rank(state: State, rng: np.random.Generator, slate: Buffer) -> None:
     if rng.random() < 0.5:
         return
     bar, delta, count = beliefs.score[last], state.constants[0] * math.log(beliefs.clock[0]), 0
+    mark_leaders(beliefs, 1)
     for item in range(len(state.mean)):
         inside = beliefs.value[item] >= bar
-        if not inside and beliefs.value[item] + (delta - beliefs.when[item]) * beliefs.slope[item] >= bar:
+        undecided = not inside and beliefs.value[item] + (delta - beliefs.when[item]) * beliefs.slope[item] >= bar
+        if undecided and not beliefs.inside[item]:
             value, slope = _upper(state, item, delta)
             beliefs.value[item], beliefs.slope[item], beliefs.when[item] = value, slope, delta
             inside = value >= bar
-        if inside and not leads(beliefs, item):
+        if inside and not beliefs.inside[item]:
             state.member[count] = item
             count += 1
+    mark_leaders(beliefs, 0)
     if count > 0:
         slate.items[last] = state.member[int(rng.random() * count)]
 

@@ -58,24 +58,26 @@ def rank(state: State, rng: np.random.Generator, slate: Buffer) -> None:
 def explorable(state: State, f: float, bar: float) -> int:
     """B(n), in the order of item numbers; how many there are. Indices are computed only where their bounds do not decide."""
     beliefs, count = state.beliefs, 0
+    mark_leaders(beliefs, 1)
     for item in range(len(state.mean)):
         inside = beliefs.value[item] >= bar
-        if not inside and beliefs.value[item] + (f - beliefs.when[item]) * beliefs.slope[item] >= bar:
+        undecided = not inside and beliefs.value[item] + (f - beliefs.when[item]) * beliefs.slope[item] >= bar
+        if undecided and not beliefs.inside[item]:
             value, slope = kl_index(state, item, f)
             beliefs.value[item], beliefs.slope[item], beliefs.when[item] = value, slope, f
             inside = value >= bar
-        if inside and not leads(beliefs, item):
+        if inside and not beliefs.inside[item]:
             state.member[count] = item
             count += 1
+    mark_leaders(beliefs, 0)
     return count
 
 
 @hot
-def leads(beliefs: Beliefs, item: int) -> bool:
-    leading = False
+def mark_leaders(beliefs: Beliefs, mark: int) -> None:
+    """In ``beliefs.inside``, which PIE has no other use for."""
     for k in range(len(beliefs.best)):
-        leading |= beliefs.best[k] == item
-    return leading
+        beliefs.inside[beliefs.best[k]] = mark
 
 
 @hot

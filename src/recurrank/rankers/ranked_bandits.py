@@ -103,7 +103,7 @@ def _draw(state: State, rng: np.random.Generator, k: int) -> int:
         at -= weights[i]
         if at < 0.0:
             return i
-    return items - 1
+    return int(items - 1)
 
 
 @hot

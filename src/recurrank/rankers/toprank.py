@@ -33,6 +33,7 @@ from __future__ import annotations
 import math
 from typing import Any, NamedTuple
 
+import numba
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
@@ -465,6 +466,9 @@ class TopRank(Ranker):
             numbers=np.array([failure]),
             counts=counts,
         )
+        kind = numba.typeof(self.state)  # what plan() needs is compiled now, not in a later round
+        for function, arguments in ((mix, (kind,)), (_rehash, (kind, kind)), (_square, (kind, kind))):
+            function.compile(arguments)  # type: ignore[attr-defined]
 
     def plan(self) -> None:
         """Make room where a table is nearly full, or go over to keeping all pairs."""
