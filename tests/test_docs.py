@@ -66,6 +66,12 @@ def test_every_public_name_is_documented():
         assert re.search(rf"\b{name}\b", everything), name
 
 
+def test_every_ranker_is_documented():
+    page = (ROOT / "docs" / "rankers.md").read_text(encoding="utf-8")
+    for name in rr.rankers.names():
+        assert f"`{name}`" in page, name
+
+
 def test_paths_in_the_map_of_the_paper_exist():
     page = (ROOT / "docs" / "paper.md").read_text(encoding="utf-8")
     for path in re.findall(r"`([a-z_]+(?:/[a-z_]+)*\.(?:py|csv))`", page):

@@ -466,9 +466,11 @@ class TopRank(Ranker):
             numbers=np.array([failure]),
             counts=counts,
         )
-        kind = numba.typeof(self.state)  # what plan() needs is compiled now, not in a later round
-        for function, arguments in ((mix, (kind,)), (_rehash, (kind, kind)), (_square, (kind, kind))):
-            function.compile(arguments)  # type: ignore[attr-defined]
+        typeof: Any = numba.typeof
+        kind = typeof(self.state)  # what plan() needs is compiled now, not in a later round
+        needs: list[tuple[Any, tuple[Any, ...]]] = [(mix, (kind,)), (_rehash, (kind, kind)), (_square, (kind, kind))]
+        for function, arguments in needs:
+            function.compile(arguments)
 
     def plan(self) -> None:
         """Make room where a table is nearly full, or go over to keeping all pairs."""
