@@ -203,9 +203,9 @@ def kl_upper(p: float, level: float) -> float:
     for _ in range(40):
         gap = -entropy - p * math.log(q) - (1 - p) * math.log(1 - q) - level
         step = gap * q * (1 - q) / (q - p) if q > p else 0.0
-        if step <= 1e-15:
+        q -= max(step, 0.0)
+        if step <= 1e-9 * (1 - q):  # the next would be the square of it
             break
-        q -= step
     return q
 
 

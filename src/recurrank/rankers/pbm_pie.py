@@ -25,9 +25,8 @@ from numpy.typing import ArrayLike
 from recurrank._arrays import Bools, Floats, Ints
 from recurrank._compiled import hot
 from recurrank.catalogue import Catalogue
-from recurrank.rankers.linear_scores import best_of
 from recurrank.rankers.optimism import STEEP, Beliefs, no_beliefs
-from recurrank.rankers.pie import mark_leaders
+from recurrank.rankers.pie import changed, lead, mark_leaders
 from recurrank.rankers.ranker import Buffer, Ranker, Seed, examined, positive, register
 
 
@@ -46,7 +45,7 @@ class State(NamedTuple):
 def rank(state: State, rng: np.random.Generator, slate: Buffer) -> None:
     beliefs, last = state.beliefs, len(slate.items) - 1
     beliefs.clock[0] += 1
-    best_of(state.mean, beliefs.best, beliefs.score)
+    lead(state.mean, beliefs)
     for k in range(len(slate.items)):
         slate.items[k] = beliefs.best[k]
     if rng.random() < 0.5:
@@ -141,7 +140,7 @@ def learn(state: State, slate: Buffer, clicks: Bools) -> bool:
         state.weight[item] += state.examination[k]
         # to 12 decimals, so that what is equal but for the order of its sums is equal
         state.mean[item] = math.floor(beliefs.clicks[item] / state.weight[item] * 1e12 + 0.5) / 1e12
-        beliefs.value[item], beliefs.slope[item], beliefs.when[item] = -1.0, STEEP, -1.0
+        changed(state.mean, beliefs, item)
     return False
 
 

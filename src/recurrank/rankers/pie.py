@@ -26,7 +26,7 @@ from recurrank._compiled import hot
 from recurrank.catalogue import Catalogue
 from recurrank.rankers.cascade_ucb import kl_index, kl_level
 from recurrank.rankers.linear_scores import best_of
-from recurrank.rankers.optimism import Beliefs, no_beliefs
+from recurrank.rankers.optimism import BELOW, STEEP, Beliefs, insert, no_beliefs
 from recurrank.rankers.ranker import Buffer, Ranker, Seed, positive, register
 
 AT = 0
@@ -44,7 +44,7 @@ class State(NamedTuple):
 def rank(state: State, rng: np.random.Generator, slate: Buffer) -> None:
     beliefs = state.beliefs
     beliefs.clock[0] += 1
-    best_of(state.mean, beliefs.best, beliefs.score)
+    lead(state.mean, beliefs)
     for k in range(len(slate.items)):
         slate.items[k] = beliefs.best[k]
     if rng.random() < 0.5:
@@ -52,6 +52,37 @@ def rank(state: State, rng: np.random.Generator, slate: Buffer) -> None:
     count = explorable(state, kl_level(beliefs.clock[0], state.constants[0]), beliefs.score[len(beliefs.score) - 1])
     if count > 0:
         place_at(slate, state.settings[AT], state.member[int(rng.random() * count)])
+
+
+@hot
+def lead(mean: Floats, beliefs: Beliefs) -> None:
+    """The leaders in order: the old ones sorted anew, unless one of the others may have come up to the last of them."""
+    size = len(beliefs.best)
+    for k in range(size):
+        beliefs.near[k] = beliefs.best[k]
+    count = 0
+    for k in range(size):
+        count = insert(beliefs.best, beliefs.score, count, beliefs.near[k], mean[beliefs.near[k]])
+    if beliefs.score[size - 1] > beliefs.reach[BELOW]:
+        return
+    best_of(mean, beliefs.best, beliefs.score)
+    mark_leaders(beliefs, 1)
+    beliefs.reach[BELOW] = -1.0
+    for item in range(len(mean)):
+        if not beliefs.inside[item]:
+            beliefs.reach[BELOW] = max(beliefs.reach[BELOW], mean[item])
+    mark_leaders(beliefs, 0)
+
+
+@hot
+def changed(mean: Floats, beliefs: Beliefs, item: int) -> None:
+    """An item's mean has changed: it may have come up to the leaders, and its index is unknown until computed again."""
+    leading = False
+    for k in range(len(beliefs.best)):
+        leading |= beliefs.best[k] == item
+    if not leading:
+        beliefs.reach[BELOW] = max(beliefs.reach[BELOW], mean[item])
+    beliefs.value[item], beliefs.slope[item], beliefs.when[item] = -1.0, STEEP, -1.0
 
 
 @hot
@@ -96,8 +127,7 @@ def learn(state: State, slate: Buffer, clicks: Bools) -> bool:
         beliefs.seen[item] += 1
         beliefs.clicks[item] += clicks[k]
         state.mean[item] = beliefs.clicks[item] / beliefs.seen[item]
-        # Whatever its index is now, it is at most 1: bounds that decide nothing until it is computed again.
-        beliefs.value[item], beliefs.slope[item], beliefs.when[item] = -1.0, 1e290, -1.0
+        changed(state.mean, beliefs, item)
         if clicks[k]:
             break
     return False
