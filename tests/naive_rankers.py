@@ -240,13 +240,22 @@ class GLCDCM(_Linear):
         """Sum (w - mu(theta'x)) x = theta, by Newton's method on all data."""
         rows = self.X[[a for a, _ in self.data]]
         w = np.array([float(c) for _, c in self.data])
-        for _ in range(50):
+
+        def likelihood(theta):
+            eta = rows @ theta
+            fit = np.logaddexp(0, eta) if self.logistic else eta**2 / 2
+            return (w * eta - fit).sum() - theta @ theta / 2
+
+        for _ in range(200):
             eta = rows @ self.theta
             mu = 1 / (1 + np.exp(-eta)) if self.logistic else eta
             slope = mu * (1 - mu) if self.logistic else np.ones_like(mu)
             step = np.linalg.solve(np.eye(self.d) + (rows.T * slope) @ rows, rows.T @ (w - mu) - self.theta)
+            now = likelihood(self.theta)
+            while likelihood(self.theta + step) < now - 1e-10 * abs(now):
+                step = step / 2
             self.theta = self.theta + step
-            if np.abs(step).max() < 1e-12:
+            if np.abs(step).max() < 1e-11:
                 break
 
     def rank(self):

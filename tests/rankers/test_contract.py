@@ -160,3 +160,78 @@ def test_every_algorithm_documents_itself(make):
     for text in (kind.__doc__, kind.reference, kind.believes, kind.regret_bound):
         assert isinstance(text, str)
         assert text
+
+
+def test_a_slate_clicked_all_over(problem):
+    """More pairs in one round than TopRank's table starts with."""
+    for name in NAMES:
+        options = {"attraction": np.full(120, 0.5)} if name == "oracle" else {}
+        features = rr.synthetic(items=120, dim=3, seed=0).features
+        ranker = rr.rankers.make(name, features=features, positions=120, rounds=1000, seed=0, **options)
+        for _ in range(3):
+            ranker.learn(ranker.rank(), np.ones(120, bool))
+        assert sorted(ranker.rank().items.tolist()) == list(range(120))
+
+
+@pytest.mark.parametrize("name", ["linucb", "cascade-linucb", "cascade-lints", "c3-ucb", "gl-cdcm"])
+@pytest.mark.parametrize("scale", [1e-3, 1.0, 5.0, 1e6])
+def test_linear_rankers_on_dependent_features_of_any_scale(name, scale):
+    rng = np.random.default_rng(0)
+    share = rng.random(30) + 0.1
+    features = np.column_stack([share, 3 * share, 0.7 * share]) * scale
+    ranker = rr.rankers.make(name, features=features, positions=3, rounds=2000, seed=0)
+    for _ in range(2000):
+        slate = ranker.rank()
+        ranker.learn(slate, rng.random(3) < (share / 1.2)[slate.items])
+    assert np.isfinite(ranker.state.regression.factor).all()
+    assert np.isfinite(ranker.state.regression.theta).all()
+
+
+@pytest.mark.parametrize("scale", [1.0, 3.0, 10.0])
+def test_gl_cdcm_fits_features_of_any_scale(scale):
+    rng = np.random.default_rng(5)
+    features = rng.normal(size=(30, 3))
+    attraction = 1 / (1 + np.exp(-(features @ np.array([1.0, -1.0, 0.5]))))
+    ranker = rr.rankers.make("gl-cdcm", features=features * scale, positions=5, rounds=5000, seed=0)
+    got = 0.0
+    for _ in range(3000):
+        slate = ranker.rank()
+        got += attraction[slate.items].sum()
+        ranker.learn(slate, rng.random(5) < attraction[slate.items])
+    best = np.sort(attraction)[-5:].sum()
+    assert got / 3000 > 0.9 * best
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "field"),
+    [
+        ("toprank", {"delta": 1e-307}, "delta"),
+        ("toprank", {"delta": 2}, "delta"),
+        ("cascade-linucb", {"sigma": 1e-200}, "sigma"),
+        ("cascade-lints", {"sigma": 0}, "sigma"),
+        ("cascade-ucb1", {"exploration": -1}, "exploration"),
+        ("c3-ucb", {"delta": 3}, "delta"),
+        ("c3-ucb", {"discounts": [2, 1]}, "discounts"),
+        ("gl-cdcm", {"link": "probit"}, "link"),
+        ("pbm-ucb", {"examination": [0.0, 1.0]}, "examination"),
+        ("pie", {"explore_at": 9}, "explore_at"),
+        ("ranked-bandits", {"inside": "x"}, "inside"),
+        ("ranked-bandits", {"inside": "exp3", "exploration": 2}, "exploration"),
+        ("epsilon-greedy", {"epsilon": 2}, "epsilon"),
+        ("oracle", {"attraction": [0.5]}, "attraction"),
+    ],
+)
+def test_bad_options_of_the_others(name, options, field):
+    with pytest.raises(ValueError, match=rf"^{field}"):
+        rr.rankers.make(name, features=np.eye(3), positions=2, rounds=100, seed=0, **options)
+
+
+def test_extreme_options_that_mean_something():
+    features = np.array([[0.1, 0.0], [0.0, 0.2], [0.3, 0.1], [0.5, 0.5]])
+    assert rr.rankers.make("c3-ucb", features=features, positions=2, rounds=1, ridge=3.0, seed=0).rank().items.tolist() == [
+        3,
+        2,
+    ]
+    patient = rr.rankers.make("batchrank", features=features, positions=2, rounds=10, exploration=1e30, seed=0)
+    patient.learn(patient.rank(), [True, False])
+    assert len(patient.state.batch) == 1

@@ -135,7 +135,8 @@ class BatchRank(Ranker):
 
     def visits(self, stage: int) -> int:
         """n_l = ceil(16 Delta_l^-2 log T)."""
-        return max(1, math.ceil(self.exploration * 4.0**stage * math.log(max(self.rounds, 2))))
+        wanted = self.exploration * 4.0 ** min(stage, 50) * math.log(max(self.rounds, 2))
+        return max(1, math.ceil(min(wanted, 2.0**52)))
 
     def _row(self, first: int, width: int, start: int, stop: int, stage: int) -> list[int]:
         self._next_id += 1

@@ -51,7 +51,7 @@ def _beta(state: State) -> float:
     ridge, total = state.numbers[RIDGE], -2 * math.log(state.numbers[DELTA])
     for i in range(len(state.regression.theta)):
         total += 2 * math.log(state.regression.factor[i, i]) - math.log(ridge)
-    return math.sqrt(total) + math.sqrt(ridge)
+    return math.sqrt(max(total, 0.0)) + math.sqrt(ridge)
 
 
 @hot

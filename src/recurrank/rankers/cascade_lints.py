@@ -22,7 +22,7 @@ from recurrank._compiled import hot
 from recurrank.catalogue import Catalogue
 from recurrank.rankers.linear import Regression, add, no_data, solve
 from recurrank.rankers.linear_scores import best_of, columns_of, means
-from recurrank.rankers.ranker import Buffer, Ranker, Seed, positive, register
+from recurrank.rankers.ranker import Buffer, Ranker, Seed, noise, positive, register
 
 SCALE, PRECISION = 0, 1
 
@@ -99,7 +99,7 @@ class CascadeLinTS(Ranker):
         sigma: float = 1.0,
     ) -> None:
         super().__init__(features, positions, rounds, seed)
-        self.record(scale=positive("scale", scale, zero=True), sigma=positive("sigma", sigma))
+        self.record(scale=positive("scale", scale, zero=True), sigma=noise(sigma))
         items, d, size = len(self.catalogue), self.catalogue.dim, self.positions
         self.state = State(
             columns=columns_of(self.catalogue.features),

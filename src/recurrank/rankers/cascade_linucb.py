@@ -44,7 +44,7 @@ from recurrank._compiled import hot
 from recurrank.catalogue import Catalogue
 from recurrank.rankers.linear import Regression, add, dot, no_data, solve, whiten
 from recurrank.rankers.optimism import insert
-from recurrank.rankers.ranker import Buffer, Ranker, Seed, positive, register
+from recurrank.rankers.ranker import Buffer, Ranker, Seed, noise, positive, register
 
 # places in State.numbers
 WIDTH, PRECISION, DRIFT_LIMIT, SPREAD_LIMIT, SPREAD, MARGIN, OUTSIDE = 0, 1, 2, 3, 4, 5, 6
@@ -373,7 +373,7 @@ class CascadeLinUCB(Ranker):
         if width is None:
             total = self.rounds * self.positions
             width = math.sqrt(d * math.log(1 + total / d) + 2 * math.log(total)) + 1
-        self.record(width=positive("width", width, zero=True), sigma=positive("sigma", sigma))
+        self.record(width=positive("width", width, zero=True), sigma=noise(sigma))
         items, size = len(self.catalogue), self.positions
         counts = np.zeros(7, np.int64)
         counts[STALE] = 1

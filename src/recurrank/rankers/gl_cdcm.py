@@ -56,27 +56,45 @@ class State(NamedTuple):
 
 @hot
 def _fit(state: State) -> None:
-    """Newton's method for sum_i (clicks_i - seen_i mu(theta'x_i)) x_i = theta, from the last solution."""
-    newton, d = state.newton, len(state.theta)
-    for _ in range(25):
+    """Newton's method for sum_i (clicks_i - seen_i mu(theta'x_i)) x_i = theta, from the last solution.
+
+    That is where the concave log-likelihood less |theta|^2 / 2 is largest; a step that makes it smaller is halved.
+    """
+    newton, theta, d = state.newton, state.theta, len(state.theta)
+    before = -np.inf
+    for _ in range(200):
+        now = 0.0
         for i in range(d):
-            newton.target[i] = -state.theta[i]
+            now -= theta[i] * theta[i] / 2
+            newton.target[i] = -theta[i]
             newton.target_low[i] = 0.0
             for j in range(d):
                 newton.gram[i, j] = 1.0 if i == j else 0.0
                 newton.gram_low[i, j] = 0.0
         for item in range(len(state.seen)):
-            if state.seen[item] == 0:
+            seen, clicks = state.seen[item], state.clicks[item]
+            if seen == 0:
                 continue
             x = state.features[item]
-            eta = dot(x, state.theta)
-            mu = 1 / (1 + math.exp(-eta)) if state.counts[LOGISTIC] else eta
-            slope = mu * (1 - mu) if state.counts[LOGISTIC] else 1.0
-            add(newton, x, state.seen[item] * slope, state.clicks[item] - state.seen[item] * mu)
+            eta = dot(x, theta)
+            if state.counts[LOGISTIC]:
+                mu = 1 / (1 + math.exp(-eta)) if eta > -700 else 0.0
+                slope = mu * (1 - mu)
+                now += clicks * eta - seen * (max(eta, 0.0) + math.log(1 + math.exp(-abs(eta))))
+            else:
+                mu, slope = eta, 1.0
+                now += clicks * eta - seen * eta * eta / 2
+            add(newton, x, seen * slope, clicks - seen * mu)
+        if now < before - 1e-10 * abs(before):
+            for i in range(d):
+                newton.theta[i] /= 2
+                theta[i] -= newton.theta[i]
+            continue
+        before = now
         solve(newton)
         step = 0.0
         for i in range(d):
-            state.theta[i] += newton.theta[i]
+            theta[i] += newton.theta[i]
             step = max(step, abs(newton.theta[i]))
         if step < 1e-10:
             break

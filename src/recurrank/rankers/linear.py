@@ -28,13 +28,17 @@ class Regression(NamedTuple):
     factor: Floats  # (d, d) F, lower triangular, F F' = M
     theta: Floats  # (d,) M^-1 b
     work: Floats  # (d,)
+    ridge: Floats  # (1,) M is at least this times I
 
 
 def no_data(dim: int, ridge: float = 1.0) -> Regression:
     """Before any observation: M = ridge * I."""
     gram = ridge * np.eye(dim)
     factor = math.sqrt(ridge) * np.eye(dim)
-    return Regression(gram, np.zeros((dim, dim)), np.zeros(dim), np.zeros(dim), factor, np.zeros(dim), np.zeros(dim))
+    zero = np.zeros(dim)
+    return Regression(
+        gram, np.zeros((dim, dim)), zero.copy(), zero.copy(), factor, zero.copy(), zero.copy(), np.array([ridge], np.float64)
+    )
 
 
 @hot
@@ -71,7 +75,8 @@ def solve(regression: Regression) -> None:
             total = regression.gram[i, j] + regression.gram_low[i, j]
             for k in range(j):
                 total -= factor[i, k] * factor[j, k]
-            factor[i, j] = math.sqrt(total) if i == j else total / factor[j, j]
+            # M is at least ridge * I, and so is every pivot: where rounding says less, the ridge it is
+            factor[i, j] = math.sqrt(max(total, regression.ridge[0])) if i == j else total / factor[j, j]
     # F work = b, F' theta = work
     for i in range(d):
         total = regression.target[i] + regression.target_low[i]

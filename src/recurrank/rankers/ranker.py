@@ -214,6 +214,13 @@ def positive(name: str, value: float, *, zero: bool = False) -> float:
     return float(value)
 
 
+def noise(sigma: float) -> float:
+    """A standard deviation that a model may assume."""
+    if not 1e-3 <= positive("sigma", sigma) <= 1e3:
+        raise ValueError(f"sigma: {sigma} is no noise of clicks; give a number between 0.001 and 1000")
+    return float(sigma)
+
+
 def examined(examination: ArrayLike | None, positions: int) -> Floats:
     """Known examination probabilities, none of them zero; by default 1, 1/2, 1/3, ..."""
     known = as_probabilities("examination", 1 / np.arange(1, positions + 1) if examination is None else examination)

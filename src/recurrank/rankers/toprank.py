@@ -430,13 +430,15 @@ class TopRank(Ranker):
     ) -> None:
         super().__init__(features, positions, rounds, seed)
         failure = 1 / self.rounds if delta is None else positive("delta", delta)
-        if failure > 1:
-            raise ValueError(f"delta: {delta} is not a probability; give a number above 0 and at most 1")
+        if not 1e-100 <= failure <= 1:
+            raise ValueError(f"delta: {delta} is not a probability to accept; give a number between 1e-100 and 1")
         self.record(delta=failure)
         items = len(self.catalogue)
         needed = np.zeros(4096, np.int64)
         _fill(needed, failure)
         slots = 1 << 12
+        while 7 * slots < 20 * (self.positions + 1) ** 2:  # room for a slate that is clicked all over
+            slots *= 2
         counts = np.zeros(10, np.int64)
         counts[SIZE], counts[SQUARE] = items, LARGEST_SQUARE
         self.state = State(
@@ -476,7 +478,7 @@ class TopRank(Ranker):
         """Make room where a table is nearly full, or go over to keeping all pairs."""
         state = self.state
         room = self.positions + 1
-        if 10 * (state.counts[PAIRED] + room * room) > 7 * len(state.pair):
+        while 10 * (state.counts[PAIRED] + room * room) > 7 * len(state.pair):
             slots = 2 * len(state.pair)
             bigger = state._replace(pair=np.full(slots, EMPTY), both=np.zeros(slots, np.int32))
             _rehash(state, bigger)
