@@ -75,7 +75,7 @@ def test_toprank_with_few_pairs_in_a_square(number, square):
     ranker.state = ranker.state._replace(pair=ranker.state.pair[:64].copy(), both=ranker.state.both[:64].copy())
     ranker.state = ranker.state._replace(start=ranker.state.start[:20].copy(), log=ranker.state.log[: len(features) + 1].copy())
     stream = np.random.Generator(np.random.PCG64(np.random.SeedSequence(number)))
-    compare(ranker, TWINS["toprank"](features, positions, 5000, stream, **options), model, 5000, number)
+    assert_same_slates(ranker, TWINS["toprank"](features, positions, 5000, stream, **options), model, 5000, number)
     assert len(ranker.state.start) > 20  # tables did grow on the way
 
 
@@ -100,10 +100,10 @@ def test_same_slates(name, number):
     ranker = rr.rankers.make(name, features=features, positions=positions, rounds=rounds, seed=number, **options)
     stream = np.random.Generator(np.random.PCG64(np.random.SeedSequence(number)))
     twin = TWINS[name](features, positions, rounds, stream, **options)
-    compare(ranker, twin, model, rounds, number)
+    assert_same_slates(ranker, twin, model, rounds, number)
 
 
-def compare(ranker, twin, model, rounds, seed):
+def assert_same_slates(ranker, twin, model, rounds, seed):
     users = np.random.default_rng(seed)
     for t in range(rounds):
         slate = ranker.rank()

@@ -146,6 +146,20 @@ def _raw(state: State, item: int) -> float:
 
 
 @hot
+def _since_scan(state: State) -> tuple[float, float]:
+    """Theta - theta_s in the norm of M_s = F F', that is |F' (theta - theta_s)|; and what it does to the centre's score."""
+    theta, then, factor = state.regression.theta, state.scanned_theta, state.scanned_factor
+    moved, shift = 0.0, 0.0
+    for j in range(len(theta)):
+        shift += state.centre[j] * (theta[j] - then[j])
+        part = 0.0
+        for i in range(j, len(theta)):
+            part += factor[i, j] * (theta[i] - then[i])
+        moved += part * part
+    return math.sqrt(moved), shift
+
+
+@hot
 def _from_candidates(state: State) -> bool:
     """The K best candidates; False if something that is no candidate might belong among them."""
     size = len(state.best)
@@ -158,16 +172,8 @@ def _from_candidates(state: State) -> bool:
         state.raw[c] = raw
         count = insert(state.best, state.score, count, item, min(raw, 1.0))
     bar = state.score[size - 1]
-    # theta - theta_s in the norm of M_s = F F': |F' (theta - theta_s)|, and what it does to the centre
-    theta, then, factor = state.regression.theta, state.scanned_theta, state.scanned_factor
-    moved, shift = 0.0, 0.0
-    for j in range(len(theta)):
-        shift += state.centre[j] * (theta[j] - then[j])
-        part = 0.0
-        for i in range(j, len(theta)):
-            part += factor[i, j] * (theta[i] - then[i])
-        moved += part * part
-    if math.sqrt(moved) > state.numbers[MARGIN]:
+    moved, shift = _since_scan(state)
+    if moved > state.numbers[MARGIN]:
         return False
     # Items beyond LAST were not looked at: fine while K items before them reach 1 and win every tie.
     if state.counts[LAST] < len(state.features) and bar < 1.0:
@@ -311,18 +317,11 @@ def _certify_outside(state: State, bar: float) -> None:
     In a batch theta moves by at most ``drift`` in the norm of M_r, and M_r dominates M_s. So both the distance from the
     last scan and the room between the bar and what is outside shrink by no more than the terms below.
     """
-    theta, then, factor = state.regression.theta, state.scanned_theta, state.scanned_factor
     if state.counts[CANDIDATES] == len(state.features):
         return
     size = len(state.best)
-    moved, shift = 0.0, 0.0
-    for j in range(len(theta)):
-        shift += state.centre[j] * (theta[j] - then[j])
-        part = 0.0
-        for i in range(j, len(theta)):
-            part += factor[i, j] * (theta[i] - then[i])
-        moved += part * part
-    drift = state.numbers[MARGIN] - math.sqrt(moved)
+    moved, shift = _since_scan(state)
+    drift = state.numbers[MARGIN] - moved
     # the bar against what is outside, relative to the centre: the last shown item's own distance from the centre
     room = bar - state.numbers[OUTSIDE] - shift
     centre = math.sqrt(whiten(state.regression.factor, state.centre, state.z[size]))

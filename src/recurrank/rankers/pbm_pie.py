@@ -26,7 +26,7 @@ from recurrank._arrays import Bools, Floats, Ints
 from recurrank._compiled import hot
 from recurrank.catalogue import Catalogue
 from recurrank.rankers.optimism import STEEP, Beliefs, no_beliefs
-from recurrank.rankers.pie import changed, lead, mark_leaders
+from recurrank.rankers.pie import changed, explorer, lead
 from recurrank.rankers.ranker import Buffer, Ranker, Seed, examined, positive, register
 
 
@@ -50,19 +50,7 @@ def rank(state: State, rng: np.random.Generator, slate: Buffer) -> None:
         slate.items[k] = beliefs.best[k]
     if rng.random() < 0.5:
         return
-    bar, delta, count = beliefs.score[last], state.constants[0] * math.log(beliefs.clock[0]), 0
-    mark_leaders(beliefs, 1)
-    for item in range(len(state.mean)):
-        inside = beliefs.value[item] >= bar
-        undecided = not inside and beliefs.value[item] + (delta - beliefs.when[item]) * beliefs.slope[item] >= bar
-        if undecided and not beliefs.inside[item]:
-            value, slope = _upper(state, item, delta)
-            beliefs.value[item], beliefs.slope[item], beliefs.when[item] = value, slope, delta
-            inside = value >= bar
-        if inside and not beliefs.inside[item]:
-            state.member[count] = item
-            count += 1
-    mark_leaders(beliefs, 0)
+    count = explorable(state, state.constants[0] * math.log(beliefs.clock[0]), beliefs.score[last])
     if count > 0:
         slate.items[last] = state.member[int(rng.random() * count)]
 
@@ -126,6 +114,9 @@ def _upper(state: State, item: int, delta: float) -> tuple[float, float]:
             return q, STEEP
         q -= step
     return q, STEEP
+
+
+explorable = explorer(_upper)
 
 
 @hot

@@ -16,7 +16,8 @@ the same. Guarantee: regret O(L log(T)) under the cascade model, asymptotically 
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -85,23 +86,31 @@ def changed(mean: Floats, beliefs: Beliefs, item: int) -> None:
     beliefs.value[item], beliefs.slope[item], beliefs.when[item] = -1.0, STEEP, -1.0
 
 
-@hot
-def explorable(state: State, f: float, bar: float) -> int:
-    """B(n), in the order of item numbers; how many there are. Indices are computed only where their bounds do not decide."""
-    beliefs, count = state.beliefs, 0
-    mark_leaders(beliefs, 1)
-    for item in range(len(state.mean)):
-        inside = beliefs.value[item] >= bar
-        undecided = not inside and beliefs.value[item] + (f - beliefs.when[item]) * beliefs.slope[item] >= bar
-        if undecided and not beliefs.inside[item]:
-            value, slope = kl_index(state, item, f)
-            beliefs.value[item], beliefs.slope[item], beliefs.when[item] = value, slope, f
-            inside = value >= bar
-        if inside and not beliefs.inside[item]:
-            state.member[count] = item
-            count += 1
-    mark_leaders(beliefs, 0)
-    return count
+def explorer(index: Callable[..., tuple[float, float]]) -> Callable[..., int]:
+    """A compiled ``explorable(state, f, bar)`` for an index ``index(state, item, f) -> (value, slope)``.
+
+    It leaves B(n), in the order of item numbers, in ``state.member`` and returns how many there are. Indices are computed
+    only where their bounds (``optimism.py``) do not decide.
+    """
+
+    @hot
+    def explorable(state: Any, f: float, bar: float) -> int:
+        beliefs, count = state.beliefs, 0
+        mark_leaders(beliefs, 1)
+        for item in range(len(state.mean)):
+            inside = beliefs.value[item] >= bar
+            undecided = not inside and beliefs.value[item] + (f - beliefs.when[item]) * beliefs.slope[item] >= bar
+            if undecided and not beliefs.inside[item]:
+                value, slope = index(state, item, f)
+                beliefs.value[item], beliefs.slope[item], beliefs.when[item] = value, slope, f
+                inside = value >= bar
+            if inside and not beliefs.inside[item]:
+                state.member[count] = item
+                count += 1
+        mark_leaders(beliefs, 0)
+        return count
+
+    return explorable
 
 
 @hot
@@ -109,6 +118,9 @@ def mark_leaders(beliefs: Beliefs, mark: int) -> None:
     """In ``beliefs.inside``, which PIE has no other use for."""
     for k in range(len(beliefs.best)):
         beliefs.inside[beliefs.best[k]] = mark
+
+
+explorable = explorer(kl_index)
 
 
 @hot
