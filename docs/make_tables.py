@@ -1,16 +1,28 @@
-"""Write the table of assumptions into docs/clicks.md: ``python docs/make_tables.py``. A test checks that it is up to date."""
+"""Write the documentation's tables: ``python docs/make_tables.py [REPORT]``. Tests check that they are up to date.
+
+The table of assumptions comes from checks made now. With REPORT, a folder that ``recurrank paper --out`` has filled, the
+results in README.md and docs/evaluation.md and the picture of the curves come from there, by way of docs/results.json.
+"""
 
 from __future__ import annotations
 
+import json
+import shutil
+import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from recurrank import clicks
 from recurrank.clicks.assumptions import check
+from recurrank.experiments import paper
+from recurrank.experiments.figures import pretty
+from recurrank.experiments.report import number
+from recurrank.experiments.results import read_results
+from recurrank.experiments.summary import summary
 
-PAGE = Path(__file__).parent / "clicks.md"
-BEGIN, END = "<!-- assumptions: begin -->", "<!-- assumptions: end -->"
+DOCS = Path(__file__).parent
 ALPHA = np.array([0.9, 0.7, 0.5, 0.3, 0.1])
 
 
@@ -32,8 +44,8 @@ def cases() -> list[tuple[str, str, clicks.ClickModel]]:
     ]
 
 
-def table() -> str:
-    """The table, from checks of every ranking of 3 out of 5 items."""
+def assumptions_table() -> str:
+    """From checks of every ranking of 3 out of 5 items."""
     lines = [
         "| model | parameters | 1: set above only | 2: decreasing | 3: least at A* | A* has most clicks |",
         "|---|---|---|---|---|---|",
@@ -44,12 +56,50 @@ def table() -> str:
     return "\n".join(lines)
 
 
-def page_with_table(text: str) -> str:
-    """The page's text with the table as it should be."""
-    head, rest = text.split(BEGIN)
-    _, tail = rest.split(END)
-    return f"{head}{BEGIN}\n{table()}\n{END}{tail}"
+def results_table() -> str:
+    """The paper's evaluation, as it was last measured."""
+    rows: list[dict[str, Any]] = json.loads((DOCS / "results.json").read_text(encoding="utf-8"))
+    lines = [
+        f"| {rows[0]['runs']} runs, mean ± standard error | ranker | regret | paper's regret | seconds | paper's seconds |",
+        "|---|---|---:|---:|---:|---:|",
+    ]
+    last = None
+    for row in rows:
+        name = f"{row['environment']}, {row['rounds']:,} rounds" if row["environment"] != last else ""
+        regret = f"{number(row['regret_mean'])} ± {number(row['regret_se'])}"
+        paper_regret, paper_seconds = number(row["paper_regret"]), number(row["paper_seconds"])
+        cells = [name, pretty(row["ranker"]), regret, paper_regret, f"{row['seconds_mean']:.2f}", paper_seconds]
+        lines.append(f"| {' | '.join(cells)} |")
+        last = row["environment"]
+    return "\n".join(lines)
+
+
+PAGES = {
+    DOCS / "clicks.md": ("assumptions", assumptions_table),
+    DOCS / "evaluation.md": ("results", results_table),
+    DOCS.parent / "README.md": ("results", results_table),
+}
+
+
+def with_table(page: Path) -> str:
+    """A page's text with its table as it should be."""
+    name, table = PAGES[page]
+    begin, end = f"<!-- {name}: begin -->", f"<!-- {name}: end -->"
+    head, rest = page.read_text(encoding="utf-8").split(begin)
+    _, tail = rest.split(end)
+    return f"{head}{begin}\n{table()}\n{end}{tail}"
+
+
+def take_results(report: Path) -> None:
+    """Keep the summary of a report, and its picture."""
+    rows, _ = read_results(report / "results.parquet")
+    lines = [json.dumps(row._asdict()) for row in summary(rows, paper.published())]
+    (DOCS / "results.json").write_text("[\n" + ",\n".join(lines) + "\n]\n", encoding="utf-8")
+    shutil.copyfile(report / "regret.png", DOCS / "img" / "regret.png")
 
 
 if __name__ == "__main__":
-    PAGE.write_text(page_with_table(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
+    if len(sys.argv) > 1:
+        take_results(Path(sys.argv[1]))
+    for page in PAGES:
+        page.write_text(with_table(page), encoding="utf-8")

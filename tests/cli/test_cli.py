@@ -118,27 +118,66 @@ def test_lists(call):
 
 
 def test_paper_json_is_the_contract(call, tmp_path):
-    code, out, err = call(
-        "paper",
-        "--environments",
-        "cascade",
-        "--runs",
-        "2",
-        "--rounds-scale",
-        "0.01",
-        "--jobs",
-        "1",
-        "--json",
-        "--out",
-        str(tmp_path / "new"),
-    )
+    size = ["--runs", "2", "--rounds-scale", "0.01", "--jobs", "1"]
+    arguments = ["paper", "--environments", "cascade", "--rankers", "recurrank", *size, "--out", str(tmp_path / "new")]
+    code, out, err = call(*arguments, "--json")
     assert (code, err) == (0, "")
     (row,) = json.loads(out)
     assert set(row) == {
         "environment", "ranker", "rounds", "runs", "regret_mean", "regret_se", "seconds_mean", "paper_regret", "paper_seconds"
     }  # fmt: skip
     assert (row["environment"], row["rounds"], row["runs"]) == ("cascade", 5000, 2)
-    assert (tmp_path / "new" / "regret.png").exists()
+    assert {"regret.png", "report.html", "results.parquet", "table.tex"} <= {p.name for p in (tmp_path / "new").iterdir()}
+    code, again, err = call(*arguments, "--json")  # nothing is left to run
+    assert json.loads(again) == [row]
+    assert "2 of 2 runs were finished before" in err
+    code, out, _ = call(*arguments)
+    assert "recurrank" in out
+    assert "report:" in out
+
+
+def test_movielens_from_ratings_to_a_run(call, tmp_path):
+    rng = np.random.default_rng(0)
+    lines = [f"{u}::{m}::4::0" for u in range(1, 41) for m in range(1, 26) if rng.random() < 0.5]
+    (tmp_path / "ratings.dat").write_text("\n".join(lines) + "\n")
+    sizes = ["--items", "20", "--users", "25", "--feature-users", "10", "--splits", "2"]
+    out = str(tmp_path / "x.npz")
+    code, printed, err = call("movielens", str(tmp_path), *sizes, "--out", out, "--json")
+    assert (code, err) == (0, "")
+    facts = json.loads(printed)
+    assert (facts["items"], facts["splits"], facts["ratings"]) == (20, 2, len(lines))
+    assert 0 <= facts["attraction"][0] < facts["attraction"][1] <= 1
+    assert "now try" in call("movielens", str(tmp_path), *sizes, "--out", out)[1]
+    run = [
+        "paper",
+        "--environments",
+        "movielens",
+        "--rankers",
+        "random",
+        "--runs",
+        "3",
+        "--rounds-scale",
+        "0.0001",
+        "--jobs",
+        "1",
+    ]
+    code, printed, _ = call(*run, "--movielens", out, "--json")
+    assert json.loads(printed)[0]["rounds"] == 200
+
+
+def test_compare_for_people_and_programs(call, tmp_path):
+    np.save(tmp_path / "x.npy", np.random.default_rng(0).standard_normal((30, 4)))
+    arguments = ["compare", "--features", str(tmp_path / "x.npy"), "--rankers", "random,epsilon-greedy:epsilon=0.2"]
+    arguments += ["--clicks", "cascade,pbm", "--positions", "3", "--rounds", "300", "--runs", "2", "--jobs", "1"]
+    code, out, err = call(*arguments, "--json")
+    assert (code, err) == (0, "")
+    rows = json.loads(out)
+    assert [(row["environment"], row["ranker"]) for row in rows] == [
+        (model, ranker) for model in ("cascade", "position-based") for ranker in ("random", "epsilon-greedy:epsilon=0.2")
+    ]
+    out = call(*arguments, "--out", str(tmp_path / "r"), "--bound")[1]
+    assert "epsilon-greedy:epsilon=0.2" in out
+    assert "random theta each run" in (tmp_path / "r" / "report.html").read_text()
 
 
 @pytest.mark.parametrize(
@@ -172,6 +211,21 @@ def test_paper_json_is_the_contract(call, tmp_path):
         ["paper", "--runs", "0"],
         ["paper", "--jobs", "0"],
         ["paper", "--out", "pyproject.toml"],
+        ["paper", "--out", "/proc/nowhere"],
+        ["paper", "--engine", "moon"],
+        ["paper", "--movielens", "no-such-file.zip"],
+        ["paper", "--movielens", "pyproject.toml"],
+        ["paper", "--rankers", "toprank:delta=9"],
+        ["movielens", "no-such-file.zip"],
+        ["movielens", "pyproject.toml"],
+        ["movielens", ".", "--out", "x.txt"],
+        ["movielens", ".", "--seed", "-1"],
+        ["yandex", "no-such-file.json"],
+        ["yandex", "pyproject.toml"],
+        ["compare", "--features", "no-such-file.npy"],
+        ["compare", "--rankers", "nope"],
+        ["compare", "--clicks", "nope"],
+        ["compare", "--theta", "no-such-file.npy"],
     ],
 )
 def test_a_mistake_gets_one_line_and_exit_code_2(call, arguments):

@@ -15,8 +15,11 @@ from recurrank import __version__
 
 COMMANDS = {
     "paper": "Repeat the paper's experiments, its numbers beside ours.",
+    "compare": "Several rankers on one problem, your own or a synthetic one.",
     "simulate": "One ranker against simulated users: regret and clicks.",
     "trace": "Draw how RecurRank split its positions (the paper's Figure 1).",
+    "movielens": "Features and theta from your copy of MovieLens.",
+    "yandex": "Rankers on click models fitted to real queries.",
     "design": "Where to explore a catalogue: its G-optimal design.",
     "rankers": "The ranking algorithms that there are.",
     "clicks": "The click models that there are.",

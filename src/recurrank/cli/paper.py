@@ -1,77 +1,40 @@
-"""``recurrank paper``: the paper's experiments."""
+"""``recurrank paper``: the paper's evaluation."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import click
 
-from recurrank.cli.shared import console, json_option, print_json, progress_bar
+from recurrank.cli.suite import run_suite, suite_options
 
 
 @click.command()
-@click.option("--environments", default="cascade,position", show_default=True, help="Which, separated by commas.")
-@click.option("--rankers", default="recurrank", show_default=True, help="Which, separated by commas.")
+@click.option("--environments", default="cascade,position,movielens", show_default=True, help="Which, separated by commas.")
+@click.option(
+    "--rankers",
+    help="Which, separated by commas, with options like recurrank:design=spanner; by default the paper's three.",
+)
 @click.option("--runs", default=10, show_default=True, help="How many runs of each, with different seeds.")
 @click.option("--rounds-scale", default=1.0, show_default=True, help="Shorten or lengthen every run by this factor.")
-@click.option("--jobs", default=-1, help="How many processes; by default one a core.")
-@click.option("--out", type=click.Path(path_type=Path), help="A folder for the regret curves (regret.png).")
-@json_option
+@click.option(
+    "--movielens",
+    type=click.Path(path_type=Path),
+    help="Your copy of a MovieLens data set, or what `recurrank movielens` made of it; by default ten splits of the 1M set.",
+)
+@suite_options
 def command(
-    environments: str, rankers: str, runs: int, rounds_scale: float, jobs: int, out: Path | None, as_json: bool
+    environments: str, rankers: str | None, runs: int, rounds_scale: float, movielens: Path | None, **running: Any
 ) -> None:
-    """Run the paper's synthetic experiments and print the regret next to the paper's.
+    """Repeat the paper's experiments and print the regret next to the paper's.
 
-    Ten thousand items in five dimensions, ten positions, ten runs: 5 * 10^5 rounds of the cascade model, 5 * 10^6 of the
-    position-based one. MovieLens is not part of it yet.
+    Two synthetic environments of ten thousand items, 5 * 10^5 rounds under the cascade model and 5 * 10^6 under the
+    position-based one, and MovieLens: a thousand movies, 2 * 10^6 rounds. Ten positions, ten runs each.
     """
     from recurrank.experiments import paper
+    from recurrank.experiments.movielens import open_movielens
 
-    if out is not None:
-        out.mkdir(parents=True, exist_ok=True)
-    experiments = paper.plan(_split(environments), _split(rankers), runs, rounds_scale)
-    with progress_bar("experiments", len(experiments)) as progress:
-        results = paper.run(experiments, jobs, progress)
-    rows = paper.summary(results)
-    if out is not None:
-        from recurrank.experiments.figures import draw_curves
-
-        draw_curves(paper.curves(results), out / "regret.png", log=("cascade",))
-    if as_json:
-        print_json([row._asdict() for row in rows])
-        return
-    from rich.table import Table
-
-    table = Table(title=f"Online Learning to Rank with Features: {runs} runs each")
-    for heading in (
-        "environment",
-        "ranker",
-        "rounds",
-        "regret (standard error)",
-        "paper's regret",
-        "seconds a run",
-        "paper's seconds",
-    ):
-        table.add_column(heading, justify="left" if heading in ("environment", "ranker") else "right")
-    for row in rows:
-        regret = f"{row.regret_mean:,.2f} ({row.regret_se:,.2f})"
-        table.add_row(
-            row.environment,
-            row.ranker,
-            f"{row.rounds:,}",
-            regret,
-            _number(row.paper_regret),
-            f"{row.seconds_mean:.2f}",
-            _number(row.paper_seconds),
-        )
-    console().print(table)
-    if out is not None:
-        console().print(f"regret curves: {out / 'regret.png'}")
-
-
-def _split(names: str) -> list[str]:
-    return [name.strip() for name in names.split(",") if name.strip()]
-
-
-def _number(value: float | None) -> str:
-    return "-" if value is None else f"{value:,.2f}" if value < 1000 else f"{value:,.0f}"
+    prepared = None if movielens is None else open_movielens(movielens)
+    experiments = paper.plan(environments, rankers, runs, rounds_scale, prepared)
+    run_suite(experiments, paper.report(), **running)

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, TypeVar
 import click
 import numpy as np
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -100,9 +100,10 @@ def console() -> Console:
 
 
 @contextmanager
-def progress_bar(title: str, total: int) -> Iterator[Callable[[int], None]]:
-    """A bar on standard error where that is a terminal; the function it gives sets how much is done."""
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+def progress_bar(title: str, total: int) -> Iterator[Callable[..., None]]:
+    """A bar on standard error where that is a terminal; the function it gives sets how much is done, and may retitle it."""
+    times = (TimeElapsedColumn(), TextColumn("so far,"), TimeRemainingColumn(), TextColumn("left"))
+    columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), *times)
     with Progress(*columns, console=Console(stderr=True), transient=True, disable=not sys.stderr.isatty()) as bar:
         task = bar.add_task(title, total=total)
-        yield lambda done: bar.update(task, completed=done)
+        yield lambda done, title=None: bar.update(task, completed=done, description=title)

@@ -38,7 +38,8 @@ def command(pairs: tuple[str, ...], plot: Path | None, as_json: bool, **settings
     with progress_bar(f"{settings['ranker']}, {settings['clicks']}", settings["rounds"]) as progress:
         run = simulate(made.ranker, made.model, settings["rounds"], made.users, progress=progress)
     if plot is not None:
-        from recurrank.experiments.figures import Curve, draw_curves
+        from recurrank.experiments.figures import draw_curves
+        from recurrank.experiments.summary import Curve
 
         draw_curves({settings["clicks"]: [Curve(settings["ranker"], run.rounds, run.regret, None)]}, plot)
     if as_json:

@@ -1,52 +1,94 @@
-"""Regret curves as pictures."""
+"""Regret curves as pictures, in a style fit for a paper."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any
 
-from recurrank._arrays import Floats, Ints
+from recurrank.experiments.summary import Curve
 
-COLOURS = ("#c0392b", "#2c3e50", "#2471a3", "#1e8449", "#b9770e", "#7d3c98", "#566573")
-
-
-class Curve(NamedTuple):
-    """A ranker's regret over time, with standard errors when there are several runs."""
-
-    ranker: str
-    rounds: Ints
-    regret: Floats
-    error: Floats | None
+RED, INK, BLUE = "#c0392b", "#20262d", "#2471a3"
+AS_THE_PAPER = {"recurrank": RED, "cascade-linucb": INK, "toprank": BLUE}
+OTHERS = ("#1e8449", "#b9770e", "#7d3c98", "#138d90", "#8d6e63", "#d35f8d", "#6c7a89")
+DASHES = ("solid", "dashed", "dotted", "dashdot")
+BOUND = "Theorem 1"
+"""The name of the curve that is the bound."""
 
 
-def draw_curves(figures: dict[str, list[Curve]], path: Path, log: tuple[str, ...] = ()) -> None:
-    """One panel an environment, a curve a ranker, logarithmic axes for those in ``log``; the path's ending is the format."""
+def colours(rankers: list[str]) -> dict[str, str]:
+    """A colour a ranker: the paper's for its three; one with other options has the colour of its name."""
+    chosen: dict[str, str] = {}
+    free = iter(OTHERS * (1 + len(rankers) // len(OTHERS)))
+    for ranker in rankers:
+        name = ranker.partition(":")[0]
+        known = AS_THE_PAPER.get(name) or next((chosen[r] for r in chosen if r.partition(":")[0] == name), None)
+        chosen[ranker] = "#9aa5b1" if ranker == BOUND else known or next(free)
+    return chosen
+
+
+def dashes(rankers: list[str]) -> dict[str, str]:
+    """Solid for the first ranker of a name, broken lines for the same one with other options."""
+    names = [ranker.partition(":")[0] for ranker in rankers]
+    return {ranker: DASHES[names[:i].count(names[i]) % len(DASHES)] for i, ranker in enumerate(rankers)}
+
+
+def pretty(ranker: str) -> str:
+    """A ranker as its paper calls it.
+
+    >>> pretty("cascade-linucb"), pretty("toprank:delta=T^-1")
+    ('CascadeLinUCB', 'TopRank (delta=T^-1)')
+    """
+    from recurrank.rankers.ranker import registered
+
+    name, _, options = ranker.partition(":")
+    title = registered()[name].__name__ if name in registered() else name
+    return f"{title} ({options.replace(':', ', ')})" if options else title
+
+
+def draw_curves(figures: dict[str, list[Curve]], *paths: Path, log: tuple[str, ...] = ()) -> None:
+    """One panel an environment, a curve a ranker, a logarithmic regret axis for those in ``log``; into every path."""
+    from matplotlib import rc_context
     from matplotlib.figure import Figure
+
+    style: Any = {"font.size": 8, "axes.linewidth": 0.6, "pdf.fonttype": 42, "svg.fonttype": "none"}
+    with rc_context(style):
+        figure = Figure(figsize=(3.35 * len(figures), 2.5), layout="constrained")
+        panels = figure.subplots(1, len(figures), squeeze=False)[0]
+        for panel, (title, curves) in zip(panels, figures.items(), strict=True):
+            _draw_panel(panel, title, curves, title in log)
+        panels[0].set_ylabel("regret (lost clicks)")
+        for path in paths:  # no time of writing in the file: the same results give the same bytes
+            figure.savefig(path, dpi=300, metadata={"CreationDate": None} if path.suffix == ".pdf" else None)
+
+
+def _draw_panel(panel: Any, title: str, curves: list[Curve], log: bool) -> None:
     from matplotlib.ticker import FuncFormatter
 
-    figure = Figure(figsize=(4.6 * len(figures), 3.4), layout="constrained")
-    panels = figure.subplots(1, len(figures), squeeze=False)[0]
-    for panel, (title, curves) in zip(panels, figures.items(), strict=True):
-        for colour, curve in zip(COLOURS, curves, strict=False):
-            panel.plot(curve.rounds, curve.regret, color=colour, label=curve.ranker, linewidth=1.8)
-            if curve.error is not None:
-                panel.fill_between(
-                    curve.rounds, curve.regret - curve.error, curve.regret + curve.error, color=colour, alpha=0.2, linewidth=0
-                )
-        panel.set_title(title, fontsize=11)
-        panel.set_xlabel("rounds")
-        if title in log:
-            panel.loglog()
-        else:
-            panel.set_xlim(left=0)
-            panel.set_ylim(bottom=0)
-        panel.xaxis.set_major_formatter(FuncFormatter(_short))
+    rankers = [curve.ranker for curve in curves]
+    colour, dash = colours(rankers), dashes(rankers)
+    for curve in curves:
+        style = (0, (1, 1.5)) if curve.ranker == BOUND else dash[curve.ranker]
+        panel.plot(
+            curve.rounds, curve.regret, color=colour[curve.ranker], label=pretty(curve.ranker), linewidth=1.3, linestyle=style
+        )
+        if curve.error is not None:
+            low, high = curve.regret - curve.error, curve.regret + curve.error
+            panel.fill_between(curve.rounds, low, high, color=colour[curve.ranker], alpha=0.18, linewidth=0)
+    panel.set_title(title, fontsize=9)
+    panel.set_xlabel("rounds")
+    panel.set_xlim(left=0)
+    if log:
+        panel.set_yscale("log")
+        lowest = [curve.regret[curve.regret > 0].min() for curve in curves if (curve.regret > 0).any()]
+        panel.set_ylim(bottom=min(lowest, default=1.0) / 1.5)
+    else:
+        panel.set_ylim(bottom=min(0.0, *(curve.regret.min() for curve in curves)))
         panel.yaxis.set_major_formatter(FuncFormatter(_short))
-        panel.grid(True, alpha=0.25, linewidth=0.6)
-        panel.spines[["top", "right"]].set_visible(False)
-        panel.legend(frameon=False, fontsize=9)
-    panels[0].set_ylabel("regret (lost clicks)")
-    figure.savefig(path, dpi=160)
+    panel.xaxis.set_major_formatter(FuncFormatter(_short))
+    panel.tick_params(width=0.6)
+    panel.grid(True, alpha=0.25, linewidth=0.5)
+    panel.spines[["top", "right"]].set_visible(False)
+    panel.legend(frameon=False, fontsize=7)
 
 
 def _short(value: float, _: int) -> str:

@@ -1,0 +1,214 @@
+"""An experiment is data: an environment, a ranker with its options, a horizon, the number of the run.
+
+Its id is like ``paper/position/recurrank/3``: suite, environment, ranker, run. Its random streams follow from the
+environment's name and the run alone, so that all rankers meet the same problems and users, and the result is the same in any
+process, on any machine of a cluster and in any order.
+
+A ranker is written ``name`` or ``name:option=value:option=value``, for example ``recurrank:design=spanner``. An option may be
+a power of the horizon: ``toprank:delta=T^-1``.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import threading
+import zlib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+
+from recurrank._arrays import Features, Floats, Ints
+from recurrank.clicks.model import ClickModel
+
+POWER = re.compile(r"T\^(-?[0-9.]+)")
+_ONE_AT_A_TIME = threading.Lock()
+
+
+class Setting(NamedTuple):
+    """What a run meets: items and users. ``attraction`` is for the ranker that knows the truth."""
+
+    features: Features
+    model: ClickModel
+
+
+class Source(Protocol):
+    """Where an environment's problems come from; small, and the same when pickled."""
+
+    @property
+    def data(self) -> str:
+        """What the problems are made of, in a few words, with a fingerprint where it is a file."""
+
+    def setting(self, run: int, seed: np.random.SeedSequence, positions: int) -> Setting:
+        """The problem of one run."""
+
+
+@dataclass(frozen=True)
+class Synthetic:
+    """The paper's synthetic problem, a new one each run, under a click model by name."""
+
+    clicks: str
+    items: int
+    dim: int
+
+    @property
+    def data(self) -> str:
+        return "synthetic"
+
+    def setting(self, run: int, seed: np.random.SeedSequence, positions: int) -> Setting:
+        import recurrank as rr
+
+        problem = rr.synthetic(items=self.items, dim=self.dim, seed=seed)
+        return Setting(problem.features, rr.clicks.make(self.clicks, problem.attraction, positions))
+
+
+@dataclass(frozen=True)
+class Environment:
+    """Problems, a number of positions and a horizon."""
+
+    name: str
+    source: Source
+    items: int
+    dim: int
+    positions: int
+    rounds: int
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """One run of one ranker in one environment. ``options`` are the ranker's, ``ranker`` is how the user wrote it."""
+
+    suite: str
+    environment: Environment
+    ranker: str
+    options: Mapping[str, Any]
+    run: int
+
+    @property
+    def id(self) -> str:
+        return f"{self.suite}/{self.environment.name}/{self.ranker}/{self.run}"
+
+
+class Result(NamedTuple):
+    """What came of an experiment: a row of the results. All but the last four say what was run."""
+
+    id: str
+    environment: str
+    ranker: str
+    run: int
+    items: int
+    dim: int
+    positions: int
+    rounds: int
+    data: str
+    checkpoints: Ints
+    regret: Floats
+    clicks: int
+    seconds: float
+
+
+def run_one(experiment: Experiment) -> Result:
+    """Run one experiment, on one thread, so that its result does not depend on what runs beside it."""
+    from threadpoolctl import threadpool_limits
+
+    import recurrank as rr
+
+    environment = experiment.environment
+    streams = np.random.SeedSequence([zlib.crc32(environment.name.encode()), experiment.run]).spawn(3)
+    # threads of one process would undo each other's limits; they could not run at once anyway
+    with _ONE_AT_A_TIME, threadpool_limits(1):
+        setting = environment.source.setting(experiment.run, streams[0], environment.positions)
+        ranker = rr.rankers.make(
+            experiment.ranker.partition(":")[0],
+            features=setting.features,
+            positions=environment.positions,
+            rounds=environment.rounds,
+            seed=streams[1],
+            **_known(experiment, setting.model),
+        )
+        played = rr.simulate(ranker, setting.model, environment.rounds, streams[2])
+    return Result(
+        id=experiment.id,
+        environment=environment.name,
+        ranker=experiment.ranker,
+        run=experiment.run,
+        items=environment.items,
+        dim=environment.dim,
+        positions=environment.positions,
+        rounds=environment.rounds,
+        data=environment.source.data,
+        checkpoints=played.rounds,
+        regret=played.regret,
+        clicks=int(played.clicks[-1]),
+        seconds=played.seconds,
+    )
+
+
+def _known(experiment: Experiment, model: ClickModel) -> dict[str, Any]:
+    """The ranker's options; the oracle is told the truth."""
+    options = _worked_out(experiment.options, experiment.environment.rounds)
+    return {"attraction": model.attraction, **options} if experiment.ranker == "oracle" else options
+
+
+def _worked_out(options: Mapping[str, Any], rounds: int) -> dict[str, Any]:
+    """Options with powers of the horizon as numbers."""
+    powers = {name: POWER.fullmatch(value) for name, value in options.items() if isinstance(value, str)}
+    return {**options, **{name: float(rounds) ** float(power[1]) for name, power in powers.items() if power}}
+
+
+def cross(
+    suite: str, environment: Environment, rankers: Mapping[str, Mapping[str, Any]], runs: int, first: int = 0
+) -> list[Experiment]:
+    """Every ranker ``runs`` times in one environment."""
+    numbers = range(first, first + runs)
+    return [Experiment(suite, environment, label, options, run) for label, options in rankers.items() for run in numbers]
+
+
+def try_options(rankers: Mapping[str, Mapping[str, Any]], environment: Environment) -> None:
+    """ValueError for options that a ranker refuses: now, not when its turn comes."""
+    from recurrank.rankers import make
+
+    size = {"positions": environment.positions, "rounds": environment.rounds, "seed": 0}
+    for label, options in rankers.items():
+        if options:
+            features = np.eye(environment.positions + 1)
+            make(label.partition(":")[0], features=features, **size, **_worked_out(options, environment.rounds))
+
+
+def parse_rankers(text: str | Iterable[str]) -> dict[str, dict[str, Any]]:
+    """The rankers asked for, with their options; ValueError for one that does not exist or an option that is none.
+
+    >>> parse_rankers("recurrank, toprank:delta=T^-1")
+    {'recurrank': {}, 'toprank:delta=T^-1': {'delta': 'T^-1'}}
+    """
+    import inspect
+
+    from recurrank.rankers.ranker import registered
+
+    rankers: dict[str, dict[str, Any]] = {}
+    for label in split_names(text) if isinstance(text, str) else text:
+        name, *pairs = label.split(":")
+        if name not in registered():
+            raise ValueError(f"rankers: {name!r} is unknown; choose from {', '.join(sorted(registered()))}")
+        signature = inspect.signature(registered()[name].__init__).parameters.values()
+        takes = [p.name for p in signature if p.kind is inspect.Parameter.KEYWORD_ONLY]
+        options: dict[str, Any] = {}
+        for pair in pairs:
+            option, equals, value = pair.partition("=")
+            if not equals or option not in takes:
+                raise ValueError(f"rankers: {label!r}: {pair!r} is no option; {name} takes {', '.join(takes) or 'none'}")
+            try:
+                options[option] = json.loads(value)
+            except json.JSONDecodeError:
+                options[option] = value
+        rankers[label] = options
+    if not rankers:
+        raise ValueError(f"rankers: none given; choose from {', '.join(sorted(registered()))}")
+    return rankers
+
+
+def split_names(text: str) -> list[str]:
+    """Names separated by commas, each once."""
+    return list(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))

@@ -1,0 +1,298 @@
+"""What a set of runs leaves in its folder: a page to look at, figures and a table for a paper.
+
+``report.html`` carries everything inside it, with plotly's JavaScript as the plotly package ships it, and so opens without a
+network. Files are put in place whole.
+"""
+
+from __future__ import annotations
+
+import html
+import json
+import math
+import os
+import platform
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from importlib import metadata, resources
+from pathlib import Path
+from string import Template
+from typing import Any
+
+import numpy as np
+
+from recurrank.experiments.experiment import Result
+from recurrank.experiments.figures import BOUND, INK, colours, dashes, draw_curves, pretty
+from recurrank.experiments.summary import Curve, Published, Row, curves, grouped, growth, summary
+from recurrank.theory.bounds import upper_bound
+
+PLOTLY_DASH = {"solid": "solid", "dashed": "dash", "dotted": "dot", "dashdot": "dashdot"}
+
+
+@dataclass(frozen=True)
+class Report:
+    """What the page says beyond the numbers.
+
+    Attributes:
+        title: of the page.
+        lead: a paragraph under it.
+        published: numbers of others to set beside ours.
+        remarks: for an environment, what to say under its table.
+        log: environments with a logarithmic regret axis.
+        bound: whether the figures show Theorem 1's bound (the page has it on a click).
+        elapsed: seconds that the runs took together, as the user's clock saw them.
+
+    """
+
+    title: str
+    lead: str
+    published: Published = field(default_factory=dict)
+    remarks: Mapping[str, str] = field(default_factory=dict)
+    log: tuple[str, ...] = ()
+    bound: bool = False
+    elapsed: float = 0.0
+
+
+def write_report(folder: Path, results: list[Result], report: Report) -> list[Path]:
+    """Write report.html, table.tex and the figures as .png and .pdf; the paths written."""
+    figures = curves(results)
+    if report.bound:
+        for environment, bound in bounds(results).items():
+            figures[environment].append(bound)
+    written = []
+    for environment in figures:
+        png, pdf = (folder / name for name in _figure_files(environment))
+        with _whole(png) as first, _whole(pdf) as second:
+            draw_curves({environment: figures[environment]}, first, second, log=report.log)
+        written += [png, pdf]
+    written.append(folder / "regret.png")
+    with _whole(written[-1]) as path:
+        draw_curves(figures, path, log=report.log)
+    rows = summary(results, report.published)
+    for name, text in (("table.tex", tex_table(rows)), ("report.html", page(results, rows, report))):
+        written.append(folder / name)
+        with _whole(written[-1]) as path:
+            path.write_text(text, encoding="utf-8")
+    return written
+
+
+def _figure_files(environment: str) -> list[str]:
+    stem = re.sub(r"[^A-Za-z0-9_-]", "-", f"regret-{environment}")
+    return [stem + ".png", stem + ".pdf"]
+
+
+@contextmanager
+def _whole(path: Path) -> Iterator[Path]:
+    """A path to write to, which takes the place of ``path`` when all went well."""
+    partial = path.with_name(f".partial-{path.name}")
+    try:
+        yield partial
+        os.replace(partial, path)
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+def bounds(results: list[Result]) -> dict[str, Curve]:
+    """Theorem 1 for each environment in which RecurRank ran as the theorem has it."""
+    found = {}
+    for (environment, ranker), group in grouped(results).items():
+        if ranker == "recurrank":
+            row = group[0]
+            rounds = row.checkpoints[row.checkpoints >= row.rounds // 100]
+            delta = 1 / math.sqrt(row.rounds)
+            values = np.array([upper_bound(row.items, row.dim, row.positions, int(t), delta) for t in rounds])
+            found[environment] = Curve(BOUND, rounds, values, None)
+    return found
+
+
+# ---------------------------------------------------------------------------------------------------- LaTeX
+
+
+def tex_table(rows: list[Row]) -> str:
+    """A table for a paper (booktabs), published numbers beside ours where there are any."""
+    theirs = any(row.paper_regret is not None for row in rows)
+    heads = ["", "", "rounds", "regret", "s.e.", "seconds", *(["paper: regret", "seconds"] if theirs else [])]
+    lines = [
+        r"% needs \usepackage{booktabs}",
+        rf"\begin{{tabular}}{{ll{'r' * (len(heads) - 2)}}}",
+        r"\toprule",
+        " & ".join(heads) + r" \\",
+    ]
+    last = None
+    for row in rows:
+        if row.environment != last:
+            lines.append(r"\midrule")
+        first = _tex(row.environment) if row.environment != last else ""
+        cells = [first, _tex(pretty(row.ranker)), f"{row.rounds:,}"]
+        cells += [number(row.regret_mean), number(row.regret_se), f"{row.seconds_mean:.2f}"]
+        if theirs:
+            cells += [number(row.paper_regret), number(row.paper_seconds)]
+        lines.append(" & ".join(cell.replace(",", "{,}") for cell in cells) + r" \\")
+        last = row.environment
+    return "\n".join([*lines, r"\bottomrule", r"\end{tabular}", ""])
+
+
+def _tex(text: str) -> str:
+    return re.sub(r"([&%$#_{}])", r"\\\1", text).replace("^", r"\textasciicircum{}")
+
+
+def number(value: float | None) -> str:
+    """For people: 95,582 and 0.53, and a dash for what there is not.
+
+    >>> number(95582.4), number(0.07), number(51.0), number(None)
+    ('95,582', '0.07', '51', '-')
+    """
+    if value is None or math.isnan(value):
+        return "-"
+    return f"{value:,.2f}" if abs(value) < 1000 and not float(value).is_integer() else f"{value:,.0f}"
+
+
+# ---------------------------------------------------------------------------------------------------- HTML
+
+
+def page(results: list[Result], rows: list[Row], report: Report) -> str:
+    """The whole page as text."""
+    from plotly.offline import get_plotlyjs
+
+    drawn, bound = curves(results), bounds(results)
+    charts = {name: _chart(name, [*drawn[name], *([bound[name]] if name in bound else [])], report) for name in drawn}
+    sections = "".join(_section(name, group, drawn[name], report) for name, group in _by_environment(results).items())
+    template = Template(resources.files("recurrank.experiments").joinpath("report.html").read_text(encoding="utf-8"))
+    return template.substitute(
+        title=html.escape(report.title),
+        lead=html.escape(report.lead),
+        facts=_facts(results, rows, report),
+        sections=sections,
+        machine=_machine(),
+        files=_files(list(drawn)),
+        charts=json.dumps(charts).replace("</", "<\\/"),
+        plotly=get_plotlyjs(),
+    )
+
+
+def _by_environment(results: list[Result]) -> dict[str, list[Result]]:
+    found: dict[str, list[Result]] = {}
+    for result in results:
+        found.setdefault(result.environment, []).append(result)
+    return found
+
+
+def _facts(results: list[Result], rows: list[Row], report: Report) -> str:
+    spent = sum(result.seconds for result in results)
+    facts = [
+        (f"{len(results):,}", "runs"),
+        (f"{sum(result.rounds for result in results):,}", "rounds played"),
+        (_duration(report.elapsed), "from start to end, compilation included"),
+        (_duration(spent), "of computing in the runs"),
+    ]
+    theirs = sum(row.paper_seconds * row.runs for row in rows if row.paper_seconds)
+    if theirs:
+        ours = sum(row.seconds_mean * row.runs for row in rows if row.paper_seconds)
+        facts += [(_duration(theirs), "the paper's time for these runs"), (f"{theirs / ours:,.0f}x", "faster than the paper's")]
+    return "".join(f'<div class="fact"><b>{value}</b><span>{html.escape(what)}</span></div>' for value, what in facts)
+
+
+def _section(name: str, group: list[Result], drawn: list[Curve], report: Report) -> str:
+    rows = [row for row in summary(group, report.published) if row.environment == name]
+    first, title = group[0], html.escape(name)
+    theirs = any(row.paper_regret is not None for row in rows)
+    colour = colours([row.ranker for row in rows])
+    heads = ["ranker", "regret", "± s.e.", *(["paper", "ours / paper"] if theirs else []), "growth", "seconds"]
+    heads += ["paper's seconds"] if theirs else []
+    body = ""
+    for row, curve in zip(rows, drawn, strict=True):
+        shade = "var(--ink)" if colour[row.ranker] == INK else colour[row.ranker]  # which is light on dark
+        swatch = f'<i style="--c:{shade}"></i>'
+        cells = [number(row.regret_mean), number(row.regret_se)]
+        if theirs:
+            ratio = row.regret_mean / row.paper_regret if row.paper_regret else math.nan
+            cells += [number(row.paper_regret), number(ratio)]
+        exponent = growth(curve)
+        cells += ["-" if math.isnan(exponent) else f"t<sup>{round(exponent, 2) + 0.0:.2f}</sup>", f"{row.seconds_mean:.2f}"]
+        cells += [number(row.paper_seconds)] if theirs else []
+        body += (
+            f"<tr><th scope=row>{swatch}{html.escape(pretty(row.ranker))}</th>{''.join(f'<td>{c}</td>' for c in cells)}</tr>"
+        )
+    sizes = f"{first.items:,} items, {first.dim} features, {first.positions} positions, {first.rounds:,} rounds, "
+    sizes += f"{rows[0].runs} runs; data: {first.data}"
+    remark = report.remarks.get(name, "")
+    pressed = "true" if name in report.log else "false"
+    return (
+        f'<section id="{title}"><h2>{title}</h2><p class="sizes">{html.escape(sizes)}</p>'
+        f'<div class="chart" data-chart="{title}" role="img" aria-label="Regret over rounds, {title}"></div>'
+        f'<p class="buttons"><button data-axis="{title}" aria-pressed="{pressed}">logarithmic regret</button></p>'
+        f'<div class="scroll"><table><thead><tr>{"".join(f"<th scope=col>{h}</th>" for h in heads)}</tr></thead>'
+        f"<tbody>{body}</tbody></table></div>"
+        + (f'<p class="order">{html.escape(order_remark(rows))}</p>' if theirs else "")
+        + "".join(f"<p>{html.escape(line)}</p>" for line in remark.split("\n") if line)
+        + "</section>"
+    )
+
+
+def order_remark(rows: list[Row]) -> str:
+    """Whether the rankers end in the paper's order, in a sentence."""
+    both = [row for row in rows if row.paper_regret is not None]
+    ours = [row.ranker for row in sorted(both, key=lambda row: row.regret_mean)]
+    theirs = [row.ranker for row in sorted(both, key=lambda row: row.paper_regret or 0.0)]
+    said = f"From least to most regret: {', '.join(map(pretty, ours))}"
+    if len(both) < 2:
+        return said + "."
+    return said + (", as in the paper." if ours == theirs else f"; in the paper: {', '.join(map(pretty, theirs))}.")
+
+
+def _chart(name: str, drawn: list[Curve], report: Report) -> dict[str, Any]:
+    """Traces for plotly: a line a ranker and a band of one standard error."""
+    rankers = [curve.ranker for curve in drawn]
+    colour, dash = colours(rankers), dashes(rankers)
+    traces: list[dict[str, Any]] = []
+    for curve in drawn:
+        style = {"color": colour[curve.ranker], "width": 2, "dash": PLOTLY_DASH[dash[curve.ranker]]}
+        x, y = curve.rounds.tolist(), [_rounded(value) for value in curve.regret]
+        line = {"x": x, "y": y, "name": pretty(curve.ranker), "legendgroup": curve.ranker, "mode": "lines", "line": style}
+        line["hovertemplate"] = "%{y:,.4~g} after %{x:,} rounds"
+        if curve.ranker == BOUND:
+            line |= {"visible": True if report.bound else "legendonly", "line": style | {"dash": "dot"}}
+        elif curve.error is not None and curve.error.any():
+            low, high = curve.regret - curve.error, curve.regret + curve.error
+            band = [_rounded(value) for value in np.concatenate([high, low[::-1]])]
+            traces.append(
+                {"x": x + x[::-1], "y": band, "fill": "toself", "fillcolor": colour[curve.ranker], "opacity": 0.18}
+                | {"line": {"width": 0}, "mode": "lines", "hoverinfo": "skip", "showlegend": False}
+                | {"legendgroup": curve.ranker}
+            )
+        traces.append(line)
+    return {"traces": traces, "log": name in report.log}
+
+
+def _rounded(value: float) -> float:
+    return float(f"{value:.7g}")
+
+
+def _duration(seconds: float) -> str:
+    for size, unit in ((86400, "days"), (3600, "hours"), (60, "minutes")):
+        if seconds >= 2 * size:
+            return f"{seconds / size:.1f} {unit}"
+    return f"{seconds:.1f} seconds"
+
+
+def _machine() -> str:
+    versions = ", ".join(f"{name} {metadata.version(name)}" for name in ("recurrank", "numpy", "numba"))
+    return html.escape(
+        f"{processor()}, {os.cpu_count()} cores; {platform.system()}; Python {platform.python_version()}, {versions}"
+    )
+
+
+def processor() -> str:
+    """The processor's name, as far as the system tells."""
+    try:
+        found = re.search(r"model name\s*:\s*(.+)", Path("/proc/cpuinfo").read_text(encoding="utf-8"))
+    except OSError:
+        found = None
+    return found[1].strip() if found else platform.processor() or platform.machine() or "unknown processor"
+
+
+def _files(drawn: list[str]) -> str:
+    names = ["results.parquet", "table.tex", "regret.png"]
+    names += [file for name in drawn for file in _figure_files(name)]
+    return ", ".join(f'<a href="{name}">{name}</a>' for name in names)

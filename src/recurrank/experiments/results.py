@@ -1,0 +1,163 @@
+"""Results on disk: one Parquet file, a row an experiment, always whole.
+
+Every write is a new file that takes the old one's place, so that a reader or a killed run finds the old rows or the new
+ones, never half of them. Rows remember the sources they were computed by: a row of other code is not reused.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterable
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import numpy as np
+
+from recurrank._compiled import sources_digest
+from recurrank.experiments.experiment import Experiment, Result
+
+NAME = "results.parquet"
+PATIENCE = 20
+"""A write may take a twentieth of the time since the last."""
+
+
+def code() -> str:
+    """A fingerprint of the package's sources, 12 letters."""
+    return sources_digest().hex()[:12]
+
+
+class ResultsFile:
+    """The rows of a folder, locked while open. ``with ResultsFile(folder) as file: file.add(result)``."""
+
+    def __init__(self, folder: Path) -> None:
+        self.path = folder / NAME
+        self.rows: dict[str, Result] = {}
+        self.outdated = 0
+        self.elapsed = 0.0
+        self._lock: Any = None
+        self._began = time.monotonic()
+        self._written = (0.0, 0.0)  # when the last write ended, and how long it took
+        self._unwritten = False
+
+    def __enter__(self) -> Self:
+        _pyarrow()
+        folder = self.path.parent
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            self._lock = open(folder / ".lock", "w")
+        except OSError as error:
+            raise ValueError(f"{folder}: cannot be written ({error.strerror}); give another folder for --out") from error
+        try:
+            _lock(self._lock)
+        except OSError as error:
+            self._lock.close()
+            raise ValueError(f"{folder}: another run is writing there; wait for it, or give another folder") from error
+        try:
+            if self.path.exists():
+                self._read()
+        except BaseException:
+            self._release()
+            raise
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        try:
+            if self._unwritten:
+                self.write()
+        finally:
+            self._release()
+
+    def _release(self) -> None:
+        (self.path.parent / ".lock").unlink(missing_ok=True)
+        self._lock.close()
+
+    def finished(self, experiment: Experiment) -> Result | None:
+        """The row of an experiment, when it has been run: same id, same horizon, same data, same code."""
+        row = self.rows.get(experiment.id)
+        wanted = (experiment.environment.rounds, experiment.environment.source.data)
+        return row if row is not None and (row.rounds, row.data) == wanted else None
+
+    def add(self, result: Result) -> None:
+        """Take a row in, and write when the last write is long enough ago."""
+        self.rows[result.id] = result
+        self._unwritten = True
+        ended, took = self._written
+        if time.monotonic() - ended >= PATIENCE * took:
+            self.write()
+
+    def write(self, order: Iterable[str] = ()) -> None:
+        """Write all rows, those of ``order`` first."""
+        pa, pq = _pyarrow()
+        began = time.monotonic()
+        rows = [self.rows[name] for name in dict.fromkeys([*order, *self.rows]) if name in self.rows]
+        table = pa.table({field: [_plain(getattr(row, field)) for row in rows] for field in Result._fields}, _schema(pa))
+        notes = {"code": code(), "elapsed": repr(self.elapsed + time.monotonic() - self._began)}
+        partial = self.path.with_name(NAME + ".partial")
+        try:
+            pq.write_table(table.replace_schema_metadata(notes), partial)
+            with open(partial, "rb") as file:
+                os.fsync(file.fileno())
+            os.replace(partial, self.path)
+        finally:
+            partial.unlink(missing_ok=True)
+        self._unwritten = False
+        self._written = (time.monotonic(), time.monotonic() - began)
+
+    @property
+    def seconds(self) -> float:
+        """The time that all runs into this folder have taken so far."""
+        return self.elapsed + time.monotonic() - self._began
+
+    def _read(self) -> None:
+        rows, notes = read_results(self.path)
+        if notes.get("code") == code():
+            self.rows = {row.id: row for row in rows}
+            self.elapsed = float(notes.get("elapsed", 0.0))
+        else:
+            self.outdated = len(rows)
+
+
+def read_results(path: Path) -> tuple[list[Result], dict[str, str]]:
+    """The rows of a results file, and what is noted beside them; ValueError when it is no such file."""
+    pa, pq = _pyarrow()
+    try:
+        table = pq.read_table(path)
+        columns = {field: table.column(field).to_pylist() for field in Result._fields}
+        notes = {key.decode(): value.decode() for key, value in (table.schema.metadata or {}).items()}
+    except (pa.ArrowException, OSError, KeyError) as error:
+        raise ValueError(f"{path}: not a file of results ({error}); move it away or give another folder") from error
+    rows = [Result(*values) for values in zip(*columns.values(), strict=True)]
+    arrays = [
+        row._replace(checkpoints=np.array(row.checkpoints, np.int64), regret=np.array(row.regret, np.float64)) for row in rows
+    ]
+    return arrays, notes
+
+
+def _schema(pa: Any) -> Any:
+    kinds = dict.fromkeys(("id", "environment", "ranker", "data"), pa.string())
+    kinds |= {"checkpoints": pa.list_(pa.int64()), "regret": pa.list_(pa.float64()), "seconds": pa.float64()}
+    return pa.schema([(field, kinds.get(field, pa.int64())) for field in Result._fields])
+
+
+def _plain(value: Any) -> Any:
+    return value.tolist() if isinstance(value, np.ndarray) else value
+
+
+def _pyarrow() -> tuple[Any, Any]:
+    try:
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+    except ImportError as error:
+        raise ValueError("--out: a folder of results needs pyarrow and plotly; install recurrank[report]") from error
+    return pa, pq
+
+
+def _lock(file: Any) -> None:
+    """Hold a file against other processes until it is closed; the system lets go of it when a process dies."""
+    try:
+        import fcntl
+    except ImportError:  # not on Windows: there two runs into one folder are the user's care
+        return
+    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -1,0 +1,117 @@
+"""Run experiments: in processes of this machine or on a Dask cluster, going on from what is finished.
+
+An engine only carries experiments to :func:`~recurrank.experiments.experiment.run_one` and brings rows back as they come;
+which engine, how many processes and which order make no difference to a row.
+"""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from recurrank.experiments.experiment import Experiment, Result, run_one
+from recurrank.experiments.results import ResultsFile, code
+
+Progress = Callable[[int, int], None]
+
+
+def run(
+    experiments: list[Experiment],
+    jobs: int = -1,
+    engine: str = "local",
+    file: ResultsFile | None = None,
+    progress: Progress | None = None,
+) -> list[Result]:
+    """The rows of all experiments, in their order; those in ``file`` are not run again, new ones are added to it.
+
+    Args:
+        experiments: what to run.
+        jobs: how many processes (-1: one a core), for the local engine.
+        engine: ``local``, or ``dask:ADDRESS`` of a scheduler, for example ``dask:tcp://127.0.0.1:8786``.
+        file: where finished rows are kept.
+        progress: called with the rounds done, of ``sum(e.environment.rounds for e in experiments)``, and the runs done.
+
+    """
+    carry = _engine(engine, jobs)
+    rows: dict[str, Result] = {}
+    if file is not None:
+        rows = {e.id: row for e in experiments if (row := file.finished(e)) is not None}
+    done = sum(row.rounds for row in rows.values())
+    todo = _long_ones_first([e for e in experiments if e.id not in rows])
+    if progress is not None:
+        progress(done, len(rows))
+    if todo:
+        for row in carry(todo):
+            rows[row.id] = row
+            done += row.rounds
+            if file is not None:
+                file.add(row)
+            if progress is not None:
+                progress(done, len(rows))
+    if file is not None and todo:
+        file.write(order=[e.id for e in experiments])
+    return [rows[e.id] for e in experiments]
+
+
+def _long_ones_first(experiments: list[Experiment]) -> list[Experiment]:
+    """By the horizon, so that no process is left with a long one; the first run of each kind before the second, since
+    it compiles.
+    """
+    return sorted(experiments, key=lambda e: (e.run > 0, -e.environment.rounds, e.run))
+
+
+def _engine(engine: str, jobs: int) -> Callable[[list[Experiment]], Iterator[Result]]:
+    if jobs == 0 or jobs < -1:
+        raise ValueError(f"jobs: {jobs} is not a number of processes; give 1 or more, or -1 for one a core")
+    kind, _, address = engine.partition(":")
+    if kind == "local" and not address:
+        return lambda experiments: _local(experiments, jobs)
+    if kind == "dask" and address:
+        return lambda experiments: _dask(experiments, address)
+    raise ValueError(f"engine: {engine!r} is unknown; give local, or dask:ADDRESS such as dask:tcp://127.0.0.1:8786")
+
+
+def _local(experiments: list[Experiment], jobs: int) -> Iterator[Result]:
+    from joblib import Parallel, delayed
+
+    cores = os.cpu_count() or 1
+    processes = min(len(experiments), cores if jobs < 0 else jobs)
+    if processes == 1:
+        yield from map(run_one, experiments)
+        return
+    # one experiment at a time to each process: they are long, and of different lengths
+    parallel = Parallel(n_jobs=processes, batch_size=1, pre_dispatch="2*n_jobs", return_as="generator_unordered")
+    yield from parallel(delayed(run_one)(experiment) for experiment in experiments)
+
+
+def _dask(experiments: list[Experiment], address: str) -> Iterator[Result]:
+    try:
+        import distributed
+    except ImportError as error:
+        raise ValueError("engine: Dask is not installed; install recurrank[dask]") from error
+    dask: Any = distributed
+    try:
+        client = dask.Client(address, timeout="5s", set_as_default=False)
+    except (OSError, ValueError, TimeoutError) as error:
+        raise ValueError(f"engine: no Dask scheduler answers at {address} ({error})") from error
+    with client:
+        _same_code(client, address)
+        names = [f"{experiment.id}-{uuid.uuid4().hex}" for experiment in experiments]
+        futures = client.map(run_one, experiments, key=names)
+        try:
+            for future in dask.as_completed(futures, loop=client.loop):
+                yield future.result()
+        finally:
+            client.cancel(futures)
+
+
+def _same_code(client: Any, address: str) -> None:
+    """Rows of other code would not be the same rows."""
+    found: dict[str, str] = client.run(code)
+    if not found:
+        raise ValueError(f"engine: the scheduler at {address} has no workers; start some with: dask worker {address}")
+    for worker, other in found.items():
+        if other != code():
+            raise ValueError(f"engine: worker {worker} has another version of recurrank; install this one there")

@@ -1,0 +1,128 @@
+"""The report: whole, self-contained, true to the rows, and safe against what names can contain."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from html.parser import HTMLParser
+
+import pytest
+from tests.experiments.made import made_result
+
+from recurrank.experiments import paper
+from recurrank.experiments.experiment import Experiment
+from recurrank.experiments.figures import colours, dashes, pretty
+from recurrank.experiments.report import Report, bounds, order_remark, tex_table, write_report
+from recurrank.experiments.summary import summary
+from recurrank.theory.bounds import upper_bound
+
+FINAL = {"recurrank": 70_000.0, "cascade-linucb": 200_000.0, "toprank": 700_000.0, "toprank:delta=T^-1": 900_000.0}
+
+
+def rows_of(experiments: list[Experiment]):
+    return [made_result(e, FINAL[e.ranker] + 1000 * e.run) for e in experiments]
+
+
+@pytest.fixture(scope="module")
+def results():
+    return rows_of(paper.plan(runs=2))
+
+
+class Page(HTMLParser):
+    """Tags that must be closed, and addresses that the page would fetch."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open, self.fetched, self.text = [], [], ""
+
+    def handle_starttag(self, tag, attrs):
+        if tag not in ("meta", "link", "img", "br"):
+            self.open.append(tag)
+        self.fetched += [value for name, value in attrs if name == "src" or (tag == "link" and name == "href")]
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        if "script" not in self.open and "style" not in self.open:
+            self.text += data + " "
+
+
+def test_everything_is_there_and_nothing_is_fetched(results, tmp_path):
+    report = replace(paper.report(), elapsed=42.0)
+    written = write_report(tmp_path, results, report)
+    names = {path.name for path in tmp_path.iterdir()}
+    assert names == {path.name for path in written}
+    assert names == {"report.html", "table.tex", "regret.png"} | {
+        f"regret-{name}.{ending}" for name in ("cascade", "position", "movielens") for ending in ("png", "pdf")
+    }
+    for path in tmp_path.iterdir():
+        start = {".png": b"\x89PNG", ".pdf": b"%PDF", ".html": b"<!doctype html>"}.get(path.suffix, b"% needs")
+        assert path.read_bytes().startswith(start)
+    page = Page()
+    page.feed((tmp_path / "report.html").read_text(encoding="utf-8"))
+    page.close()
+    assert page.open == []
+    assert page.fetched == []
+    text = " ".join(page.text.split())
+    for shown in ("70,500", "68,943", "42.0 seconds", "ml-1m.zip, 10 splits", "TopRank (delta=T^-1)", "as in the paper"):
+        assert shown in text, shown
+
+
+def test_the_same_results_give_the_same_bytes(results, tmp_path):
+    (tmp_path / "a").mkdir()
+    (tmp_path / "b").mkdir()
+    for name in ("a", "b"):
+        write_report(tmp_path / name, results, paper.report())
+    for path in (tmp_path / "a").iterdir():
+        assert path.read_bytes() == (tmp_path / "b" / path.name).read_bytes(), path.name
+
+
+def test_names_are_text_and_never_markup(tmp_path):
+    experiment = paper.plan("cascade", "recurrank", runs=1)[0]
+    row = made_result(experiment)._replace(environment="<b>x</b></script>", data="<i>&")
+    write_report(tmp_path, [row], Report("<u>title", "a & b"))
+    text = (tmp_path / "report.html").read_text(encoding="utf-8")
+    assert "<b>x" not in text.replace("\\/", "/").split("const charts")[0]
+    assert "</script>" not in re.search(r"const charts = (.*);\n", text)[1]
+    assert "<u>title" not in text
+    assert "&lt;i&gt;&amp;" in text
+
+
+def test_the_bound_is_theorem_1(results, tmp_path):
+    bound = bounds(results)["position"]
+    assert bound.regret[-1] == pytest.approx(upper_bound(10_000, 5, 10, 5_000_000))
+    assert (bound.regret[1:] >= bound.regret[:-1]).all()
+    write_report(tmp_path, results, paper.report())
+    assert '"visible": "legendonly"' in (tmp_path / "report.html").read_text()
+    plain = (tmp_path / "regret-position.png").read_bytes()
+    write_report(tmp_path, results, replace(paper.report(), bound=True))
+    assert '"visible": "legendonly"' not in (tmp_path / "report.html").read_text()
+    assert (tmp_path / "regret-position.png").read_bytes() != plain
+
+
+def test_the_table_for_a_paper(results):
+    table = tex_table(summary(results, paper.published()))
+    assert r"position & RecurRank & 5{,}000{,}000 & 70{,}500 & 500 & 1.00 & 68{,}943 & 310 \\" in table
+    assert r"TopRank (delta=T\textasciicircum{}-1)" in table
+    assert table.count(r"\midrule") == 3
+    alone = tex_table(summary(results))
+    assert "paper" not in alone
+    columns = alone.splitlines()[1].count("l") + alone.splitlines()[1].count("r")
+    assert all(line.count("&") == alone.splitlines()[3].count("&") for line in alone.splitlines() if line.endswith(r"\\"))
+    assert columns > 5
+
+
+def test_order_is_told_as_it_is(results):
+    rows = [row for row in summary(results, paper.published()) if row.environment == "position"]
+    assert order_remark(rows) == "From least to most regret: RecurRank, CascadeLinUCB, TopRank, as in the paper."
+    swapped = [rows[0]._replace(regret_mean=1e9), *rows[1:]]
+    assert order_remark(swapped).endswith("CascadeLinUCB, TopRank, RecurRank; in the paper: RecurRank, CascadeLinUCB, TopRank.")
+
+
+def test_colours_tell_rankers_apart():
+    rankers = ["recurrank", "recurrank:design=spanner", "toprank", "random", "pie", "linucb"]
+    chosen, broken = colours(rankers), dashes(rankers)
+    assert chosen["recurrank"] == chosen["recurrank:design=spanner"]
+    assert len(set(zip(chosen.values(), broken.values(), strict=True))) == len(rankers)
+    assert pretty("recurrank:design=spanner:delta=0.1") == "RecurRank (design=spanner, delta=0.1)"
