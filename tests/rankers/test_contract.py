@@ -235,3 +235,33 @@ def test_extreme_options_that_mean_something():
     patient = rr.rankers.make("batchrank", features=features, positions=2, rounds=10, exploration=1e30, seed=0)
     patient.learn(patient.rank(), [True, False])
     assert len(patient.state.batch) == 1
+
+
+def test_copies_may_rank_while_one_learns(make, position_model, problem):
+    """A learner that never ranks itself learns from the slates of two copies, and does so the same way every time."""
+
+    def played() -> bytes:
+        learner, rng = make(), np.random.default_rng(5)
+        for _ in range(8):
+            copies = [rr.load(learner.save(), problem.features) for _ in range(2)]
+            for number, copy in enumerate(copies):
+                copy.rng = np.random.default_rng([number, learner.served])
+            slates = [copy.rank() for _ in range(40) for copy in copies]
+            for slate in slates:
+                learner.adopt(slate)
+            for slate in slates:
+                learner.learn(slate, position_model.sample(slate, rng))
+        assert learner.served == 640
+        return learner.save()
+
+    assert played() == played()
+
+
+def test_a_slate_of_another_ranker_is_not_adopted(make):
+    ranker, other = make(), make(seed=8)
+    before = ranker.save()
+    with pytest.raises(ValueError, match=r"^slate: "):
+        ranker.adopt(other.rank())
+    with pytest.raises(ValueError, match=r"^slate: "):
+        ranker.adopt("slate")
+    assert ranker.save() == before

@@ -345,3 +345,23 @@ def test_float32_and_rank_deficient_features():
 def test_bad_options(change, field):
     with pytest.raises(ValueError, match=rf"^{field}: "):
         rr.RecurRank(np.eye(3), positions=2, rounds=100, seed=0, **change)
+
+
+def test_adopting_a_slate_is_what_ranking_it_does_to_the_state():
+    problem = rr.synthetic(items=30, dim=3, seed=1)
+    model = rr.clicks.DocumentBased(problem.attraction)
+    ranker = rr.RecurRank(problem.features, positions=4, rounds=3000, seed=0)
+    learner = rr.RecurRank(problem.features, positions=4, rounds=3000, seed=0)
+    rng, waiting = np.random.default_rng(0), []
+    for _ in range(3000):
+        slate = ranker.rank()
+        learner.adopt(slate)
+        waiting.append(slate)
+        if len(waiting) > 10:
+            answered = waiting.pop(int(rng.integers(10)))
+            clicks = model.sample(answered, rng)
+            for one in (ranker, learner):
+                one.learn(answered, clicks)
+        learner.rng.bit_generator.state = ranker.rng.bit_generator.state
+        assert learner.save() == ranker.save()
+    assert len(ranker.history) > 1

@@ -124,6 +124,21 @@ class Ranker:
         """Say that a slate's answer will never come, so that what it explored is asked for again at once."""
         self._checked(slate, np.zeros(self.positions, np.bool_))
 
+    def adopt(self, slate: Slate) -> None:
+        """Count a slate as served that a copy of this ranker has ranked, so that its answer can be learned here.
+
+        Copies (``load(ranker.save(), features)``) may rank in other processes while this one learns.
+        """
+        self._belongs(slate, served=slate.number + 1 if isinstance(slate, Slate) else 0)
+        if self.due:
+            self.plan()
+        self.count(slate)
+        self.served += 1
+
+    def count(self, slate: Slate) -> None:
+        """What serving this slate does to the state. For most algorithms a round passes, whichever slate it was."""
+        type(self).compiled_rank(self.state, self.rng, self._buffer)
+
     def plan(self) -> None:
         """Make the decisions that are due. Called after ``learn`` says so; most algorithms have none."""
         self.due = False
@@ -151,11 +166,7 @@ class Ranker:
         self.state = unflatten(self.state, arrays)
 
     def _checked(self, slate: Slate, clicks: ArrayLike) -> Bools:
-        if not isinstance(slate, Slate):
-            raise ValueError(f"slate: {type(slate).__name__} is not a slate; give back what rank() returned")
-        shapes = slate.items.shape, slate.marks.shape
-        if slate.ranker != self.identity or slate.number >= self.served or shapes != ((self.positions,), (self.positions, 2)):
-            raise ValueError("slate: it was served by another ranker; give it to the one whose rank() returned it")
+        self._belongs(slate, self.served)
         try:
             clicked = np.asarray(clicks)
         except ValueError as error:
@@ -167,6 +178,14 @@ class Ranker:
                 raise ValueError("clicks: not all are true or false; give a boolean a position")
             clicked = clicked.astype(np.bool_)
         return np.ascontiguousarray(clicked)
+
+    def _belongs(self, slate: Slate, served: int) -> None:
+        """ValueError unless it is one of the first ``served`` slates of this ranker or a copy of it."""
+        if not isinstance(slate, Slate):
+            raise ValueError(f"slate: {type(slate).__name__} is not a slate; give back what rank() returned")
+        shapes = slate.items.shape, slate.marks.shape
+        if slate.ranker != self.identity or slate.number >= served or shapes != ((self.positions,), (self.positions, 2)):
+            raise ValueError("slate: it was served by another ranker; give it to the one whose rank() returned it")
 
     def _identify(self) -> str:
         """A name that only rankers share that were made in the same way: from these options, this seed and this catalogue."""

@@ -163,6 +163,32 @@ def _answered(state: State, b: int, entry: int) -> None:
             state.open[b] += 1
 
 
+@hot
+def asked(state: State, marks: Ints) -> None:
+    """What :func:`rank` does to the state when it draws these items."""
+    for i in range(len(marks)):
+        if marks[i, 0] < 0:
+            break
+        b = _row(state, marks[i, 0], i)
+        if b >= 0 and 0 <= marks[i, 1] < state.block[b, STOP] - state.block[b, START]:
+            entry = state.block[b, START] + marks[i, 1]
+            if state.short[entry] > state.out[entry]:
+                state.left[entry] -= 1
+                state.open[b] -= 1
+            state.out[entry] += 1
+
+
+@hot
+def drop(state: State, marks: Ints) -> None:
+    """The reverse, for a slate whose answer will not come."""
+    for i in range(len(marks)):
+        if marks[i, 0] < 0:
+            break
+        b = _row(state, marks[i, 0], i)
+        if b >= 0 and 0 <= marks[i, 1] < state.block[b, STOP] - state.block[b, START]:
+            _answered(state, b, state.block[b, START] + marks[i, 1])
+
+
 @dataclass
 class Block:
     """One call of Algorithm 1: a run of neighbouring positions, and the items that compete for them.
@@ -311,12 +337,10 @@ class RecurRank(Ranker):
 
     def drop(self, slate: Slate) -> None:
         super().drop(slate)
-        for i, (identity, entry) in enumerate(slate.marks):
-            if identity < 0:
-                break
-            b = _row(self.state, identity, i)
-            if b >= 0 and 0 <= entry < self.state.block[b, STOP] - self.state.block[b, START]:
-                _answered(self.state, b, self.state.block[b, START] + entry)
+        drop(self.state, slate.marks)
+
+    def count(self, slate: Slate) -> None:
+        asked(self.state, slate.marks)
 
     def plan(self) -> None:
         """Close every block that has all its answers and open its parts (line 8); all of that or, interrupted, nothing."""
