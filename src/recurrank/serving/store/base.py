@@ -1,0 +1,261 @@
+"""What a store does, whichever database is behind it.
+
+All writes go through :meth:`Store.commit`: a group of operations in one transaction, after which they are on disk or none is.
+The store decides in that transaction what becomes of every slate, from the slate's row alone:
+
+    served    open      a report, not final: its clicks are added; the slate stays open
+              learned   a final report came, or its window closed after clicks or with unreported = "no_click"
+              dropped   its window closed and nobody had reported anything
+
+so that an operation that is repeated finds its work done, from whichever process it comes.
+"""
+
+from __future__ import annotations
+
+import abc
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from enum import IntEnum
+from typing import Any, NamedTuple
+
+from recurrank.serving.events import Event, Kind, joined, pack_clicks
+
+
+class StoreError(Exception):
+    """The store cannot be read or written now: nothing was acknowledged, and it may work later."""
+
+
+class Status(IntEnum):
+    """Of a slate, in its row. The numbers are on disk."""
+
+    OPEN = 0
+    LEARNED = 1  # by a final report
+    EXPIRED = 2  # its window closed: learned from what there was, or dropped
+
+
+class Serve(NamedTuple):
+    """Serve a slate under this id, unless the id is taken."""
+
+    slate: str
+    ranker: int
+    payload: bytes
+
+
+class Report(NamedTuple):
+    """Clicks on a slate."""
+
+    slate: str
+    clicks: tuple[int, ...]
+    final: bool
+
+
+class Expire(NamedTuple):
+    """The windows of the slates served by these events have closed; ``learn`` is whether silence counts as no click."""
+
+    served: tuple[int, ...]
+    learn: bool
+
+
+Operation = Serve | Report | Expire
+
+
+class Served(NamedTuple):
+    """The slate under the id: the one asked for, or the one that was there; None when the id is another ranker's."""
+
+    payload: bytes | None
+
+
+class Row(NamedTuple):
+    """A slate's row."""
+
+    slate: str
+    served: int
+    ranker: int
+    status: int
+    clicks: bytes
+
+
+class StoredRanker(NamedTuple):
+    """A ranker as it was asked for. ``digest`` tells whether a repeated request is the same."""
+
+    number: int
+    name: str
+    config: bytes
+    digest: str
+    positions: int
+
+
+class Snapshot(NamedTuple):
+    """A ranker's state after the event ``seq``. The digest is checked by who reads it."""
+
+    seq: int
+    digest: str
+    state: bytes
+
+
+class Store(abc.ABC):
+    """A log with what hangs on it. Subclasses say how rows are read and written; the decisions are here."""
+
+    shared = False
+    """Whether other servers may write to the same database."""
+
+    def commit(self, operations: Sequence[Operation]) -> list[Any]:
+        """Do all of them, in order, durably; what became of each: :class:`Served`, a status' name, or how many expired."""
+        with self.transaction() as t:
+            rows = self.rows(t, {o.slate for o in operations if not isinstance(o, Expire)})
+            expiring = self.rows_served(t, {place for o in operations if isinstance(o, Expire) for place in o.served})
+            rows |= {row.slate: row for row in expiring}
+            ids = {row.served: row.slate for row in expiring}
+            before = dict(rows)
+            events: list[Event] = []
+            seq, now = self.last(t), time.time()
+            payloads: dict[int, bytes] = {}
+            known = self.positions(t)
+
+            def note(ranker: int, kind: Kind, served: int = 0, clicks: bytes = b"", payload: bytes = b"") -> int:
+                place = seq + len(events) + 1
+                events.append(Event(place, ranker, kind, served, clicks, payload, now))
+                return place
+
+            outcomes: list[Any] = []
+            for operation in operations:
+                match operation:
+                    case Serve(slate, ranker, payload):
+                        row = rows.get(slate)
+                        if ranker not in known:
+                            outcomes.append(Served(None))
+                        elif row is None:
+                            place = note(ranker, Kind.SERVED, payload=payload)
+                            rows[slate] = Row(slate, place, ranker, Status.OPEN, b"")
+                            payloads[place] = payload
+                            outcomes.append(Served(payload))
+                        elif row.ranker != ranker:
+                            outcomes.append(Served(None))
+                        else:
+                            outcomes.append(Served(payloads.get(row.served) or self.payload(t, row.served)))
+                    case Report(slate, clicks, final):
+                        row = rows.get(slate)
+                        outcomes.append(self._reported(row, clicks, final, known, rows, note))
+                    case Expire(served, learn):
+                        over = [rows[ids[place]] for place in served if place in ids]
+                        outcomes.append(sum(self._expired(row, learn, known, rows, note) for row in over))
+            new = [row for slate, row in rows.items() if slate not in before]
+            changed = [row for slate, row in rows.items() if slate in before and row != before[slate]]
+            self.write(t, events, new, changed)
+        return outcomes
+
+    @staticmethod
+    def _reported(
+        row: Row | None, clicks: tuple[int, ...], final: bool, known: dict[int, int], rows: dict[str, Row], note: Any
+    ) -> str:
+        if row is None or row.ranker not in known:
+            return "unknown"
+        positions = known[row.ranker]
+        if any(not 0 <= position < positions for position in clicks):
+            return "invalid"
+        if row.status != Status.OPEN:
+            return "duplicate" if row.status == Status.LEARNED else "late"
+        together = joined(row.clicks, pack_clicks(positions, list(clicks)))
+        if final:
+            note(row.ranker, Kind.LEARNED, row.served, together)
+            rows[row.slate] = row._replace(status=Status.LEARNED, clicks=together)
+            return "learned"
+        if together != row.clicks:  # a report of nothing new is no event
+            note(row.ranker, Kind.REPORTED, row.served, together)
+            rows[row.slate] = row._replace(clicks=together)
+        return "open"
+
+    @staticmethod
+    def _expired(row: Row, learn: bool, known: dict[int, int], rows: dict[str, Row], note: Any) -> int:
+        if row.status != Status.OPEN or row.ranker not in known:
+            return 0
+        kind = Kind.LEARNED if row.clicks or learn else Kind.DROPPED
+        note(row.ranker, kind, row.served, row.clicks)
+        rows[row.slate] = row._replace(status=Status.EXPIRED)
+        return 1
+
+    # What a database has to offer. ``t`` is what its transaction() gave.
+
+    @abc.abstractmethod
+    def transaction(self) -> AbstractContextManager[Any]:
+        """A transaction that appends: one at a time over all processes; it commits durably or raises StoreError."""
+
+    @abc.abstractmethod
+    def rows(self, t: Any, slates: set[str]) -> dict[str, Row]:
+        """The rows of these slates, as far as there are any."""
+
+    @abc.abstractmethod
+    def rows_served(self, t: Any, places: set[int]) -> list[Row]:
+        """The rows of the slates that these events served, as far as they are open."""
+
+    @abc.abstractmethod
+    def payload(self, t: Any, served: int) -> bytes:
+        """The slate of a SERVED event."""
+
+    @abc.abstractmethod
+    def last(self, t: Any) -> int:
+        """The place of the last event; 0 at the start."""
+
+    @abc.abstractmethod
+    def positions(self, t: Any) -> dict[int, int]:
+        """K of every ranker that has not been deleted."""
+
+    @abc.abstractmethod
+    def write(self, t: Any, events: list[Event], new: list[Row], changed: list[Row]) -> None:
+        """Append events, add and change rows."""
+
+    @abc.abstractmethod
+    def events(self, after: int, limit: int, ranker: int | None = None) -> list[Event]:
+        """The events after a place, at most so many; payloads are those of the slates concerned."""
+
+    @abc.abstractmethod
+    def open_slates(self, ranker: int) -> list[int]:
+        """The slates of a ranker that are open: the events that served them, in order."""
+
+    @abc.abstractmethod
+    def create(self, name: str, config: bytes, digest: str, positions: int, catalogue: Iterable[bytes]) -> StoredRanker | None:
+        """A new ranker; None when the name is taken by another one. The same one again is no error and no event."""
+
+    @abc.abstractmethod
+    def delete(self, name: str) -> bool:
+        """Forget a ranker but for its events; False when there is none of that name."""
+
+    @abc.abstractmethod
+    def rankers(self) -> list[StoredRanker]:
+        """Those that are not deleted, by number."""
+
+    @abc.abstractmethod
+    def catalogue(self, ranker: int) -> bytes:
+        """What was given to :meth:`create`, end to end."""
+
+    @abc.abstractmethod
+    def keep(self, ranker: int, snapshot: Snapshot, retain: int = 2) -> None:
+        """Store a snapshot and forget all but the newest few."""
+
+    @abc.abstractmethod
+    def snapshots(self, ranker: int) -> Iterator[Snapshot]:
+        """Newest first."""
+
+    @abc.abstractmethod
+    def lease(self) -> bool:
+        """Whether this server may learn: it holds the lease, or has it now. Always, where it is alone."""
+
+    @abc.abstractmethod
+    def close(self) -> None:
+        """Let go of everything."""
+
+
+def open_store(address: str) -> Store:
+    """``sqlite:///file.db`` or ``postgresql://...``; ValueError for another address."""
+    scheme, separator, rest = address.partition("://")
+    if scheme == "sqlite" and separator and rest.startswith("/") and len(rest) > 1:
+        from recurrank.serving.store.sqlite import SqliteStore
+
+        return SqliteStore(rest[1:])
+    if scheme in ("postgresql", "postgres") and separator:
+        from recurrank.serving.store.postgres import PostgresStore
+
+        return PostgresStore(address)
+    shown = f"{scheme}://..." if separator else repr(address)
+    raise ValueError(f"store: {shown} is no address of one; give sqlite:///recurrank.db or postgresql://user@host/name")

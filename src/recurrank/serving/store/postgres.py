@@ -1,0 +1,255 @@
+"""The log in PostgreSQL, for several servers side by side.
+
+Transactions that append take one advisory lock, so that the log has no gaps and whoever reads it in order misses nothing. The
+learner's lease is another advisory lock, held by a connection of its own: it ends with the connection, and so with the server.
+A connection that fails is replaced at the next use.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from typing import Any
+
+from recurrank.serving.events import Event, Kind
+from recurrank.serving.store.base import Row, Snapshot, Store, StoredRanker, StoreError
+
+try:
+    import psycopg
+except ImportError as error:
+    raise ValueError("store: PostgreSQL needs psycopg; install recurrank[postgres]") from error
+
+APPEND, LEARN = 0x72656375, 0x72616E6B
+"""Keys of the advisory locks."""
+
+MIGRATIONS = [
+    """
+    CREATE TABLE recurrank_rankers (
+        number BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY, name TEXT NOT NULL, config BYTEA NOT NULL, digest TEXT NOT NULL,
+        positions INTEGER NOT NULL, deleted BOOLEAN NOT NULL DEFAULT FALSE);
+    CREATE UNIQUE INDEX recurrank_ranker_names ON recurrank_rankers (name) WHERE NOT deleted;
+    CREATE TABLE recurrank_catalogues (
+        ranker BIGINT NOT NULL, part INTEGER NOT NULL, data BYTEA NOT NULL, PRIMARY KEY (ranker, part));
+    CREATE TABLE recurrank_events (
+        seq BIGINT PRIMARY KEY, ranker BIGINT NOT NULL, kind SMALLINT NOT NULL, served BIGINT NOT NULL,
+        clicks BYTEA NOT NULL, payload BYTEA NOT NULL, at DOUBLE PRECISION NOT NULL);
+    CREATE TABLE recurrank_slates (
+        slate TEXT PRIMARY KEY, served BIGINT NOT NULL, ranker BIGINT NOT NULL, status SMALLINT NOT NULL,
+        clicks BYTEA NOT NULL);
+    CREATE INDEX recurrank_open_slates ON recurrank_slates (served) WHERE status = 0;
+    CREATE TABLE recurrank_snapshots (
+        ranker BIGINT NOT NULL, seq BIGINT NOT NULL, digest TEXT NOT NULL, state BYTEA NOT NULL, PRIMARY KEY (ranker, seq));
+    CREATE TABLE recurrank_keys (
+        name TEXT PRIMARY KEY, hash TEXT NOT NULL, roles TEXT NOT NULL, created DOUBLE PRECISION NOT NULL);
+    """,
+]
+"""In order; each in a transaction of its own, with its number. Never change one that was released."""
+
+_EVENTS = """
+    SELECT e.seq, e.ranker, e.kind, e.served, e.clicks, CASE WHEN e.served > 0 THEN s.payload ELSE e.payload END, e.at
+    FROM recurrank_events e LEFT JOIN recurrank_events s ON e.served > 0 AND s.seq = e.served WHERE e.seq > %s
+"""
+_RANKERS = "SELECT number, name, config, digest, positions FROM recurrank_rankers WHERE NOT deleted"
+
+
+class _Line:
+    """A connection that is made when it is needed, and made again after it failed."""
+
+    def __init__(self, address: str) -> None:
+        self._address = address
+        self._connection: Any = None
+        self.lock = threading.Lock()
+
+    @contextmanager
+    def use(self) -> Iterator[Any]:
+        with self.lock:
+            try:
+                if self._connection is None or self._connection.closed:
+                    self._connection = psycopg.connect(self._address, autocommit=True, connect_timeout=5)
+                yield self._connection
+            except psycopg.Error as error:
+                self.drop()
+                raise StoreError(f"PostgreSQL cannot be used: {type(error).__name__}") from error
+
+    def drop(self) -> None:
+        with suppress(Exception):
+            if self._connection is not None:
+                self._connection.close()
+        self._connection = None
+
+
+class PostgresStore(Store):
+    """A :class:`~recurrank.serving.store.base.Store` in a database."""
+
+    shared = True
+
+    def __init__(self, address: str) -> None:
+        self._writer, self._reader, self._leaser = _Line(address), _Line(address), _Line(address)
+        self._leased: Any = None
+        with self._writer.use() as connection:
+            migrate(connection)
+
+    @contextmanager
+    def transaction(self) -> Iterator[Any]:
+        with self._writer.use() as connection, connection.transaction(), connection.cursor() as t:
+            t.execute("SELECT pg_advisory_xact_lock(%s)", (APPEND,))
+            yield t
+
+    @contextmanager
+    def _reading(self) -> Iterator[Any]:
+        with self._reader.use() as connection, connection.cursor() as t:
+            yield t
+
+    def rows(self, t: Any, slates: set[str]) -> dict[str, Row]:
+        if not slates:
+            return {}
+        t.execute("SELECT slate, served, ranker, status, clicks FROM recurrank_slates WHERE slate = ANY(%s)", (list(slates),))
+        return {row[0]: Row(*row) for row in t.fetchall()}
+
+    def rows_served(self, t: Any, places: set[int]) -> list[Row]:
+        if not places:
+            return []
+        query = "SELECT slate, served, ranker, status, clicks FROM recurrank_slates WHERE status = 0 AND served = ANY(%s)"
+        t.execute(query + " ORDER BY served", (list(places),))
+        return [Row(*row) for row in t.fetchall()]
+
+    def payload(self, t: Any, served: int) -> bytes:
+        t.execute("SELECT payload FROM recurrank_events WHERE seq = %s", (served,))
+        return bytes(t.fetchone()[0])
+
+    def last(self, t: Any) -> int:
+        t.execute("SELECT coalesce(max(seq), 0) FROM recurrank_events")
+        return int(t.fetchone()[0])
+
+    def positions(self, t: Any) -> dict[int, int]:
+        t.execute("SELECT number, positions FROM recurrank_rankers WHERE NOT deleted")
+        return dict(t.fetchall())
+
+    def write(self, t: Any, events: list[Event], new: list[Row], changed: list[Row]) -> None:
+        if events:
+            kinds = "bigint bigint smallint bigint bytea bytea float8"
+            t.execute(
+                *_many("INSERT INTO recurrank_events SELECT * FROM", kinds, [(*e[:2], int(e.kind), *e[3:]) for e in events])
+            )
+        if new:
+            kinds = "text bigint bigint smallint bytea"
+            t.execute(
+                *_many("INSERT INTO recurrank_slates SELECT * FROM", kinds, [(*r[:3], int(r.status), r.clicks) for r in new])
+            )
+        if changed:
+            kinds = "text smallint bytea"
+            head = "UPDATE recurrank_slates s SET status = c.status, clicks = c.clicks FROM"
+            query, values = _many(head, kinds, [(r.slate, int(r.status), r.clicks) for r in changed])
+            t.execute(query + " AS c (slate, status, clicks) WHERE s.slate = c.slate", values)
+
+    def events(self, after: int, limit: int, ranker: int | None = None) -> list[Event]:
+        which = "" if ranker is None else f" AND e.ranker = {int(ranker)}"
+        with self._reading() as t:
+            t.execute(f"{_EVENTS}{which} ORDER BY e.seq LIMIT %s", (after, limit))
+            return [Event(seq, r, Kind(kind), *rest) for seq, r, kind, *rest in t.fetchall()]
+
+    def open_slates(self, ranker: int) -> list[int]:
+        with self._reading() as t:
+            t.execute("SELECT served FROM recurrank_slates WHERE ranker = %s AND status = 0 ORDER BY served", (ranker,))
+            return [row[0] for row in t.fetchall()]
+
+    def create(self, name: str, config: bytes, digest: str, positions: int, catalogue: Iterable[bytes]) -> StoredRanker | None:
+        with self.transaction() as t:
+            t.execute(_RANKERS + " AND name = %s", (name,))
+            row = t.fetchone()
+            if row is not None:
+                return StoredRanker(*row) if row[3] == digest else None
+            new = (name, config, digest, positions)
+            insert = "INSERT INTO recurrank_rankers (name, config, digest, positions) VALUES (%s, %s, %s, %s) RETURNING number"
+            t.execute(insert, new)
+            number = int(t.fetchone()[0])
+            for part, data in enumerate(catalogue):
+                t.execute("INSERT INTO recurrank_catalogues VALUES (%s, %s, %s)", (number, part, data))
+            self._note(t, number, Kind.CREATED)
+            return StoredRanker(number, *new)
+
+    def delete(self, name: str) -> bool:
+        with self.transaction() as t:
+            t.execute(_RANKERS + " AND name = %s", (name,))
+            row = t.fetchone()
+            if row is None:
+                return False
+            t.execute("UPDATE recurrank_rankers SET deleted = TRUE, config = '' WHERE number = %s", (row[0],))
+            for table in ("catalogues", "snapshots", "slates"):
+                t.execute(f"DELETE FROM recurrank_{table} WHERE ranker = %s", (row[0],))
+            self._note(t, row[0], Kind.DELETED)
+            return True
+
+    def _note(self, t: Any, ranker: int, kind: Kind) -> None:
+        self.write(t, [Event(self.last(t) + 1, ranker, kind, 0, b"", b"", time.time())], [], [])
+
+    def rankers(self) -> list[StoredRanker]:
+        with self._reading() as t:
+            t.execute(_RANKERS + " ORDER BY number")
+            return [StoredRanker(*row) for row in t.fetchall()]
+
+    def catalogue(self, ranker: int) -> bytes:
+        with self._reading() as t:
+            t.execute("SELECT data FROM recurrank_catalogues WHERE ranker = %s ORDER BY part", (ranker,))
+            return b"".join(row[0] for row in t.fetchall())
+
+    def keep(self, ranker: int, snapshot: Snapshot, retain: int = 2) -> None:
+        with self._writer.use() as connection, connection.transaction(), connection.cursor() as t:
+            t.execute("INSERT INTO recurrank_snapshots VALUES (%s, %s, %s, %s) ON CONFLICT DO NOTHING", (ranker, *snapshot))
+            old = "SELECT seq FROM recurrank_snapshots WHERE ranker = %s ORDER BY seq DESC OFFSET %s"
+            t.execute(f"DELETE FROM recurrank_snapshots WHERE ranker = %s AND seq IN ({old})", (ranker, ranker, retain))
+
+    def snapshots(self, ranker: int) -> Iterator[Snapshot]:
+        with self._reading() as t:
+            t.execute("SELECT seq FROM recurrank_snapshots WHERE ranker = %s ORDER BY seq DESC", (ranker,))
+            found = t.fetchall()
+        for (seq,) in found:
+            with self._reading() as t:
+                t.execute("SELECT seq, digest, state FROM recurrank_snapshots WHERE ranker = %s AND seq = %s", (ranker, seq))
+                row = t.fetchone()
+            if row is not None:
+                yield Snapshot(*row)
+
+    def lease(self) -> bool:
+        with self._leaser.use() as connection:
+            if self._leased is not connection:  # a new connection holds nothing yet
+                self._leased = None
+                with connection.cursor() as t:
+                    t.execute("SELECT pg_try_advisory_lock(%s)", (LEARN,))
+                    if t.fetchone()[0]:
+                        self._leased = connection
+            else:
+                connection.execute("SELECT 1")  # it raises where the connection, and the lease with it, is gone
+        return self._leased is not None
+
+    def close(self) -> None:
+        for line in (self._leaser, self._reader, self._writer):
+            with line.lock:
+                line.drop()
+
+
+def _many(head: str, kinds: str, rows: list[tuple[Any, ...]]) -> tuple[str, list[list[Any]]]:
+    """One statement for many rows: a column an array."""
+    columns = ", ".join(f"%s::{kind}[]" for kind in kinds.split())
+    return f"{head} unnest({columns})", [list(column) for column in zip(*rows, strict=True)]
+
+
+def migrate(connection: Any) -> None:
+    """Bring a database up to date, a transaction a step, one server at a time; a newer version is refused."""
+    with connection.transaction(), connection.cursor() as t:
+        t.execute("SELECT pg_advisory_xact_lock(%s)", (APPEND,))
+        t.execute("CREATE TABLE IF NOT EXISTS recurrank_migrations (number INTEGER PRIMARY KEY, at DOUBLE PRECISION NOT NULL)")
+    for number, script in enumerate(MIGRATIONS, start=1):
+        with connection.transaction(), connection.cursor() as t:
+            t.execute("SELECT pg_advisory_xact_lock(%s)", (APPEND,))
+            t.execute("SELECT coalesce(max(number), 0) FROM recurrank_migrations")
+            done = t.fetchone()[0]
+            if done > len(MIGRATIONS):
+                raise StoreError(f"the store is of a newer version ({done}, known here: {len(MIGRATIONS)}); update recurrank")
+            if done < number:
+                for statement in script.split(";"):
+                    if statement.strip():
+                        t.execute(statement)
+                t.execute("INSERT INTO recurrank_migrations VALUES (%s, %s)", (number, time.time()))

@@ -1,0 +1,243 @@
+"""The log in one SQLite file: one writer connection, WAL, ``synchronous=FULL``, so that a commit is on disk.
+
+Several connections that write are avoided: SQLite before 3.51.3 can corrupt a WAL that several writers checkpoint. A lock on a
+file beside the database keeps a second server away.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from recurrank.serving.events import Event, Kind
+from recurrank.serving.store.base import Row, Snapshot, Store, StoredRanker, StoreError
+
+MIGRATIONS = [
+    """
+    CREATE TABLE rankers (
+        number INTEGER PRIMARY KEY, name TEXT NOT NULL, config BLOB NOT NULL, digest TEXT NOT NULL, positions INTEGER NOT NULL,
+        deleted INTEGER NOT NULL DEFAULT 0);
+    CREATE UNIQUE INDEX ranker_names ON rankers (name) WHERE NOT deleted;
+    CREATE TABLE catalogues (ranker INTEGER NOT NULL, part INTEGER NOT NULL, data BLOB NOT NULL, PRIMARY KEY (ranker, part));
+    CREATE TABLE events (
+        seq INTEGER PRIMARY KEY, ranker INTEGER NOT NULL, kind INTEGER NOT NULL, served INTEGER NOT NULL,
+        clicks BLOB NOT NULL, payload BLOB NOT NULL, at REAL NOT NULL);
+    CREATE TABLE slates (
+        slate TEXT PRIMARY KEY, served INTEGER NOT NULL, ranker INTEGER NOT NULL, status INTEGER NOT NULL, clicks BLOB NOT NULL
+        ) WITHOUT ROWID;
+    CREATE INDEX open_slates ON slates (served) WHERE status = 0;
+    CREATE TABLE snapshots (
+        ranker INTEGER NOT NULL, seq INTEGER NOT NULL, digest TEXT NOT NULL, state BLOB NOT NULL, PRIMARY KEY (ranker, seq));
+    """,
+]
+"""In order; each in a transaction of its own, with its number. Never change one that was released."""
+
+_EVENTS = """
+    SELECT e.seq, e.ranker, e.kind, e.served, e.clicks, CASE WHEN e.served THEN s.payload ELSE e.payload END, e.at
+    FROM events e LEFT JOIN events s ON e.served AND s.seq = e.served WHERE e.seq > ?
+"""
+
+
+class SqliteStore(Store):
+    """A :class:`~recurrank.serving.store.base.Store` in a file."""
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path)
+        if not self.path.absolute().parent.is_dir():
+            raise ValueError(f"store: the folder of {self.path} does not exist; make it first")
+        self._guard = _only_one(self.path)
+        try:
+            self._writer = self._connect()
+            self._reader = self._connect()
+            migrate(self._writer)
+        except sqlite3.DatabaseError as error:
+            self._guard.close()
+            raise StoreError(f"{self.path}: {error}") from error
+        self._write_lock, self._read_lock = threading.Lock(), threading.Lock()
+        self._positions: dict[int, int] | None = None
+
+    def _connect(self) -> sqlite3.Connection:
+        connection = sqlite3.connect(self.path, isolation_level=None, check_same_thread=False, timeout=10)
+        connection.execute("PRAGMA journal_mode=WAL")
+        connection.execute("PRAGMA synchronous=FULL")
+        return connection
+
+    @contextmanager
+    def transaction(self) -> Iterator[sqlite3.Connection]:
+        with self._write_lock:
+            connection = self._writer
+            try:
+                connection.execute("BEGIN IMMEDIATE")
+                yield connection
+                connection.execute("COMMIT")
+            except sqlite3.Error as error:
+                _rollback(connection)
+                self._positions = None
+                raise StoreError(f"the store cannot be written: {error}") from error
+            except BaseException:
+                _rollback(connection)
+                self._positions = None
+                raise
+
+    @contextmanager
+    def _reading(self) -> Iterator[sqlite3.Connection]:
+        with self._read_lock:
+            try:
+                yield self._reader
+            except sqlite3.Error as error:
+                raise StoreError(f"the store cannot be read: {error}") from error
+
+    def rows(self, t: sqlite3.Connection, slates: set[str]) -> dict[str, Row]:
+        found: dict[str, Row] = {}
+        names = list(slates)
+        for start in range(0, len(names), 500):
+            part = names[start : start + 500]
+            marks = ",".join("?" * len(part))
+            query = f"SELECT slate, served, ranker, status, clicks FROM slates WHERE slate IN ({marks})"
+            found |= {row[0]: Row(*row) for row in t.execute(query, part)}
+        return found
+
+    def rows_served(self, t: sqlite3.Connection, places: set[int]) -> list[Row]:
+        query = "SELECT slate, served, ranker, status, clicks FROM slates WHERE status = 0 AND served = ?"
+        return [Row(*row) for place in sorted(places) for row in t.execute(query, (place,))]
+
+    def payload(self, t: sqlite3.Connection, served: int) -> bytes:
+        return bytes(t.execute("SELECT payload FROM events WHERE seq = ?", (served,)).fetchone()[0])
+
+    def last(self, t: sqlite3.Connection) -> int:
+        return int(t.execute("SELECT coalesce(max(seq), 0) FROM events").fetchone()[0])
+
+    def positions(self, t: sqlite3.Connection) -> dict[int, int]:
+        if self._positions is None:  # nobody else writes
+            self._positions = dict(t.execute("SELECT number, positions FROM rankers WHERE NOT deleted"))
+        return self._positions
+
+    def write(self, t: sqlite3.Connection, events: list[Event], new: list[Row], changed: list[Row]) -> None:
+        t.executemany("INSERT INTO events VALUES (?, ?, ?, ?, ?, ?, ?)", events)
+        t.executemany("INSERT INTO slates VALUES (?, ?, ?, ?, ?)", new)
+        change = "UPDATE slates SET status = ?, clicks = ? WHERE slate = ?"
+        t.executemany(change, [(row.status, row.clicks, row.slate) for row in changed])
+
+    def events(self, after: int, limit: int, ranker: int | None = None) -> list[Event]:
+        which = "" if ranker is None else f" AND e.ranker = {int(ranker)}"
+        with self._reading() as reader:
+            found = reader.execute(f"{_EVENTS}{which} ORDER BY e.seq LIMIT ?", (after, limit))
+            return [Event(seq, r, Kind(kind), *rest) for seq, r, kind, *rest in found]
+
+    def open_slates(self, ranker: int) -> list[int]:
+        with self._reading() as reader:
+            query = "SELECT served FROM slates WHERE ranker = ? AND status = 0 ORDER BY served"
+            return [row[0] for row in reader.execute(query, (ranker,))]
+
+    def create(self, name: str, config: bytes, digest: str, positions: int, catalogue: Iterable[bytes]) -> StoredRanker | None:
+        with self.transaction() as t:
+            there = t.execute(
+                "SELECT number, name, config, digest, positions FROM rankers WHERE name = ? AND NOT deleted", (name,)
+            )
+            row = there.fetchone()
+            if row is not None:
+                return StoredRanker(*row) if row[3] == digest else None
+            new = (name, config, digest, positions)
+            number = t.execute("INSERT INTO rankers (name, config, digest, positions) VALUES (?, ?, ?, ?)", new).lastrowid or 0
+            for part, data in enumerate(catalogue):
+                t.execute("INSERT INTO catalogues VALUES (?, ?, ?)", (number, part, data))
+            self._note(t, number, Kind.CREATED)
+            self._positions = None
+            return StoredRanker(number, *new)
+
+    def delete(self, name: str) -> bool:
+        with self.transaction() as t:
+            row = t.execute("SELECT number FROM rankers WHERE name = ? AND NOT deleted", (name,)).fetchone()
+            if row is None:
+                return False
+            t.execute("UPDATE rankers SET deleted = 1, config = x'' WHERE number = ?", row)
+            for table in ("catalogues", "snapshots", "slates"):
+                t.execute(f"DELETE FROM {table} WHERE ranker = ?", row)
+            self._note(t, row[0], Kind.DELETED)
+            self._positions = None
+            return True
+
+    def _note(self, t: sqlite3.Connection, ranker: int, kind: Kind) -> None:
+        self.write(t, [Event(self.last(t) + 1, ranker, kind, 0, b"", b"", time.time())], [], [])
+
+    def rankers(self) -> list[StoredRanker]:
+        with self._reading() as reader:
+            query = "SELECT number, name, config, digest, positions FROM rankers WHERE NOT deleted ORDER BY number"
+            return [StoredRanker(*row) for row in reader.execute(query)]
+
+    def catalogue(self, ranker: int) -> bytes:
+        with self._reading() as reader:
+            query = "SELECT data FROM catalogues WHERE ranker = ? ORDER BY part"
+            return b"".join(row[0] for row in reader.execute(query, (ranker,)))
+
+    def keep(self, ranker: int, snapshot: Snapshot, retain: int = 2) -> None:
+        with self.transaction() as t:
+            t.execute("INSERT OR REPLACE INTO snapshots VALUES (?, ?, ?, ?)", (ranker, *snapshot))
+            old = "SELECT seq FROM snapshots WHERE ranker = ? ORDER BY seq DESC LIMIT -1 OFFSET ?"
+            t.execute(f"DELETE FROM snapshots WHERE ranker = ? AND seq IN ({old})", (ranker, ranker, retain))
+
+    def snapshots(self, ranker: int) -> Iterator[Snapshot]:
+        with self._reading() as reader:
+            found = reader.execute("SELECT seq FROM snapshots WHERE ranker = ? ORDER BY seq DESC", (ranker,)).fetchall()
+        for (seq,) in found:
+            with self._reading() as reader:
+                one = "SELECT seq, digest, state FROM snapshots WHERE ranker = ? AND seq = ?"
+                row = reader.execute(one, (ranker, seq)).fetchone()
+            if row is not None:
+                yield Snapshot(*row)
+
+    def lease(self) -> bool:
+        return True
+
+    def close(self) -> None:
+        with self._write_lock, self._read_lock:
+            self._reader.close()
+            self._writer.close()
+            self._guard.close()
+
+
+def migrate(connection: sqlite3.Connection) -> None:
+    """Bring a file up to date, a transaction a step; a file of a newer version is refused."""
+    connection.execute("CREATE TABLE IF NOT EXISTS migrations (number INTEGER PRIMARY KEY, at REAL NOT NULL)")
+    done = connection.execute("SELECT coalesce(max(number), 0) FROM migrations").fetchone()[0]
+    if done > len(MIGRATIONS):
+        raise StoreError(f"the store is of a newer version ({done}, known here: {len(MIGRATIONS)}); update recurrank")
+    for number, script in enumerate(MIGRATIONS[done:], start=done + 1):
+        try:
+            connection.execute("BEGIN IMMEDIATE")
+            for statement in script.split(";"):
+                if statement.strip():
+                    connection.execute(statement)
+            connection.execute("INSERT INTO migrations VALUES (?, ?)", (number, time.time()))
+            connection.execute("COMMIT")
+        except BaseException:
+            _rollback(connection)
+            raise
+
+
+def _rollback(connection: sqlite3.Connection) -> None:
+    try:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+    except sqlite3.Error:  # the transaction is gone already
+        pass
+
+
+def _only_one(path: Path) -> Any:
+    """A lock that another server on the same file does not get; the system lets go of it when a process dies."""
+    guard = open(path.with_name(path.name + ".lock"), "w")  # noqa: SIM115  (held until close)
+    try:
+        import fcntl
+
+        fcntl.flock(guard, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except ImportError:  # Windows: its own file locks have to do
+        pass
+    except OSError as error:
+        guard.close()
+        raise ValueError(f"store: {path} is in use by another server; stop that one, or give another file") from error
+    return guard
