@@ -19,6 +19,7 @@ import hashlib
 import secrets
 import threading
 import time
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any, NamedTuple, Protocol
 
@@ -121,6 +122,7 @@ class Service:
         self.learning = False
         self.seq = 0  # the last event that was folded
         self.failed: str | None = None  # why the learner could not go on, the last time
+        self.reported: Counter[str] = Counter()  # reports of this process, by what became of them
         self._seeds = np.random.SeedSequence(seed)
         self._desks: dict[str, Desk] = {}
         self._by_number: dict[int, Desk] = {}
@@ -177,11 +179,15 @@ class Service:
 
     def feedback(self, reports: Sequence[Report]) -> list[str]:
         """What became of each report: learned, open, duplicate, late, unknown or invalid."""
-        return self._committer.submit(list(reports)) if reports else []
+        return self._counted(self._committer.submit(list(reports))) if reports else []
 
     async def feedback_async(self, reports: Sequence[Report]) -> list[str]:
         """:meth:`feedback` without blocking an event loop."""
-        return await self._committer.submit_async(list(reports)) if reports else []
+        return self._counted(await self._committer.submit_async(list(reports))) if reports else []
+
+    def _counted(self, outcomes: list[str]) -> list[str]:
+        self.reported.update(outcomes)
+        return outcomes
 
     def _draw(self, name: str, slate: str | None) -> tuple[Desk, Serve, int]:
         desk = self.desk(name)
@@ -387,6 +393,10 @@ class Service:
         from recurrank.serving.status import status_of
 
         return status_of(self.desk(name))
+
+    def lag(self) -> int:
+        """How many events were written and not folded yet."""
+        return max(0, self.store.newest() - self.seq)
 
     def close(self) -> None:
         """Write what is waiting, fold it, take snapshots, let go of the store. Twice is once."""

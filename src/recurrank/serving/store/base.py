@@ -210,6 +210,10 @@ class Store(abc.ABC):
         """The events after a place, at most so many; payloads are those of the slates concerned."""
 
     @abc.abstractmethod
+    def newest(self) -> int:
+        """The place of the last event, for who only reads."""
+
+    @abc.abstractmethod
     def open_slates(self, ranker: int) -> list[int]:
         """The slates of a ranker that are open: the events that served them, in order."""
 

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
+from recurrank.serving.auth import Key
 from recurrank.serving.events import Event, Kind
 from recurrank.serving.store.base import Row, Snapshot, Store, StoredRanker, StoreError
 
@@ -150,6 +151,10 @@ class PostgresStore(Store):
             t.execute(f"{_EVENTS}{which} ORDER BY e.seq LIMIT %s", (after, limit))
             return [Event(seq, r, Kind(kind), *rest) for seq, r, kind, *rest in t.fetchall()]
 
+    def newest(self) -> int:
+        with self._reading() as t:
+            return self.last(t)
+
     def open_slates(self, ranker: int) -> list[int]:
         with self._reading() as t:
             t.execute("SELECT served FROM recurrank_slates WHERE ranker = %s AND status = 0 ORDER BY served", (ranker,))
@@ -228,6 +233,27 @@ class PostgresStore(Store):
         for line in (self._leaser, self._reader, self._writer):
             with line.lock:
                 line.drop()
+
+
+class PostgresKeys:
+    """API keys in the database."""
+
+    def __init__(self, address: str) -> None:
+        self._line = _Line(address)
+        with self._line.use() as connection:
+            migrate(connection)
+
+    def all(self) -> list[Key]:
+        with self._line.use() as connection:
+            found = connection.execute("SELECT name, hash, roles, created FROM recurrank_keys ORDER BY created").fetchall()
+        return [Key(name, hashed, tuple(roles.split(",")), created) for name, hashed, roles, created in found]
+
+    def put(self, keys: list[Key]) -> None:
+        with self._line.use() as connection, connection.transaction():
+            connection.execute("DELETE FROM recurrank_keys")
+            for key in keys:
+                row = (key.name, key.hash, ",".join(key.roles), key.created)
+                connection.execute("INSERT INTO recurrank_keys VALUES (%s, %s, %s, %s)", row)
 
 
 def _many(head: str, kinds: str, rows: list[tuple[Any, ...]]) -> tuple[str, list[list[Any]]]:

@@ -129,6 +129,10 @@ class SqliteStore(Store):
             found = reader.execute(f"{_EVENTS}{which} ORDER BY e.seq LIMIT ?", (after, limit))
             return [Event(seq, r, Kind(kind), *rest) for seq, r, kind, *rest in found]
 
+    def newest(self) -> int:
+        with self._reading() as reader:
+            return self.last(reader)
+
     def open_slates(self, ranker: int) -> list[int]:
         with self._reading() as reader:
             query = "SELECT served FROM slates WHERE ranker = ? AND status = 0 ORDER BY served"

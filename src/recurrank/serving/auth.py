@@ -1,0 +1,119 @@
+"""API keys: who may rank, report or administer. Only hashes are kept; the secret is shown once.
+
+A secret has 256 random bits, so that one round of SHA-256 is enough; comparisons take the same time whatever is wrong.
+Keys of a SQLite store are in a file of their own beside it, so that ``recurrank keys`` can write while a server runs.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+import os
+import re
+import secrets
+import time
+from pathlib import Path
+from typing import NamedTuple, Protocol
+
+ROLES = ("rank", "feedback", "admin")
+PREFIX = "rk_"
+
+
+class Key(NamedTuple):
+    """An API key as it is kept."""
+
+    name: str
+    hash: str
+    roles: tuple[str, ...]
+    created: float
+
+
+class Keys(Protocol):
+    """Where keys are kept."""
+
+    def all(self) -> list[Key]:
+        """Every key, oldest first."""
+
+    def put(self, keys: list[Key]) -> None:
+        """Replace them all."""
+
+
+class KeyFile:
+    """Keys in a JSON file that only its owner can read."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def all(self) -> list[Key]:
+        try:
+            listed = json.loads(self.path.read_text(encoding="utf-8"))
+            return [Key(key["name"], key["hash"], tuple(key["roles"]), key["created"]) for key in listed]
+        except FileNotFoundError:
+            return []
+        except (ValueError, KeyError, TypeError, OSError) as error:
+            raise ValueError(
+                f"{self.path}: not a file of keys ({error}); restore it, or delete it and make new keys"
+            ) from error
+
+    def put(self, keys: list[Key]) -> None:
+        partial = self.path.with_name(self.path.name + ".partial")
+        descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+            json.dump([key._asdict() for key in keys], file, indent=1)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(partial, self.path)
+
+
+def open_keys(address: str) -> Keys:
+    """The keys that belong to a store."""
+    if address.startswith("sqlite:///") and len(address) > len("sqlite:///"):
+        path = Path(address.removeprefix("sqlite:///"))
+        if not path.absolute().parent.is_dir():
+            raise ValueError(f"store: the folder of {path} does not exist; make it first")
+        return KeyFile(path.with_name(path.name + ".keys"))
+    if address.startswith(("postgresql://", "postgres://")):
+        from recurrank.serving.store.postgres import PostgresKeys
+
+        return PostgresKeys(address)
+    raise ValueError(
+        f"store: {address.partition('://')[0]!r} is no store; give sqlite:///recurrank.db or postgresql://user@host/name"
+    )
+
+
+def create(keys: Keys, name: str, roles: list[str]) -> str:
+    """A new key; its secret, which cannot be had again."""
+    if not re.fullmatch(r"[A-Za-z0-9_.-]{1,64}", name):
+        raise ValueError(f"name: {name!r} is no name of a key; give 1 to 64 letters, digits, dots, dashes or underscores")
+    for role in roles or [""]:
+        if role not in ROLES:
+            raise ValueError(f"roles: {role!r} is unknown; choose from {', '.join(ROLES)}")
+    there = keys.all()
+    if any(key.name == name for key in there):
+        raise ValueError(f"name: there is a key called {name!r}; revoke it first, or choose another name")
+    secret = PREFIX + secrets.token_urlsafe(32)
+    keys.put([*there, Key(name, hashed(secret), tuple(dict.fromkeys(roles)), time.time())])
+    return secret
+
+
+def revoke(keys: Keys, name: str) -> None:
+    """Make a key worthless; servers notice within seconds."""
+    there = keys.all()
+    if not any(key.name == name for key in there):
+        raise ValueError(f"name: there is no key called {name!r}; `recurrank keys list` shows those that there are")
+    keys.put([key for key in there if key.name != name])
+
+
+def hashed(secret: str) -> str:
+    """What is kept of a secret."""
+    return hashlib.sha256(secret.encode()).hexdigest()
+
+
+def owner(keys: list[Key], secret: str) -> Key | None:
+    """Whose secret it is. All keys are compared, so that the time tells nothing."""
+    found, given = None, hashed(secret)
+    for key in keys:
+        if hmac.compare_digest(key.hash, given):
+            found = key
+    return found

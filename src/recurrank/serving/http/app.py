@@ -1,0 +1,206 @@
+"""The routes. Each reads what it was sent, calls the service and says what happened; all else is in ``gate.py``."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import re
+import tempfile
+from pathlib import Path
+from typing import Annotated, Any
+
+import msgspec
+import numpy as np
+from litestar import Litestar, MediaType, Request, Response, delete, get, post, put
+from litestar.exceptions import HTTPException
+from litestar.openapi import OpenAPIConfig, ResponseSpec
+from litestar.params import JSONBody, PathParameter
+from prometheus_client import CollectorRegistry, generate_latest
+
+from recurrank import __version__
+from recurrank.catalogue import Catalogue
+from recurrank.serving import auth
+from recurrank.serving.fold import Config
+from recurrank.serving.http import schema as s
+from recurrank.serving.http.gate import Gate, Limits, Refused, log, problem
+from recurrank.serving.http.metrics import ServiceCollector
+from recurrank.serving.service import Conflict, NotFound, Service
+from recurrank.serving.store import StoreError
+from recurrank.serving.store.base import Report
+
+REPORTS = 1_000
+"""In one feedback request."""
+
+RankerName = Annotated[str, PathParameter(pattern=s.Name, description="letters, digits, dots, dashes, underscores")]
+
+
+def _problems(*statuses: int) -> dict[int, ResponseSpec]:
+    always = (400, 401, 403, 408, 413, 421, 429, 503)
+    media = "application/problem+json"
+    return {status: ResponseSpec(s.Problem, media_type=media) for status in sorted({*always, *statuses})}
+
+
+def make_app(service: Service, keys: auth.Keys | None = None, limits: Limits | None = None) -> Any:
+    """The ASGI application of a service."""
+    limits = limits or Limits()
+    registry = CollectorRegistry()
+    registry.register(ServiceCollector(service))
+
+    @put("/v1/rankers/{name:str}", status_code=200, responses=_problems(409), tags=["rankers"])
+    async def create_ranker(name: RankerName, data: JSONBody[s.NewRanker]) -> s.Created:
+        """Make a ranker. The very same request again changes nothing; another one under the name is a conflict."""
+        _check_name(name)
+        config = Config(
+            algorithm=data.algorithm,
+            positions=data.positions,
+            rounds=data.rounds,
+            seed=data.seed,
+            window_seconds=data.window_seconds,
+            unreported=data.unreported,
+            options=data.options,
+        )
+
+        def work() -> bool:
+            return service.create(name, config, _catalogue(data.items))
+
+        return s.Created(name, await asyncio.to_thread(work))
+
+    @get("/v1/rankers", responses=_problems(), tags=["rankers"])
+    async def list_rankers() -> list[s.RankerLine]:
+        """All rankers."""
+        return [_line(service, name) for name in service.names()]
+
+    @get("/v1/rankers/{name:str}", responses=_problems(404), tags=["rankers"])
+    async def show_ranker(name: RankerName) -> s.RankerStatus:
+        """What a ranker has learned: blocks, phases, counts, click rates, the leading items with intervals."""
+        return msgspec.convert(service.status(name), s.RankerStatus)
+
+    @delete("/v1/rankers/{name:str}", status_code=204, responses=_problems(404), tags=["rankers"])
+    async def delete_ranker(name: RankerName) -> None:
+        """Delete a ranker. Its events stay in the log."""
+        await asyncio.to_thread(service.delete, name)
+
+    @post("/v1/rankers/{name:str}/rank", status_code=200, responses=_problems(404, 409), tags=["slates"])
+    async def rank(name: RankerName, data: JSONBody[s.AskSlate | None] = None) -> s.RankedSlate:
+        """A slate to show. It is on disk before it is answered; the same id again gives the same slate."""
+        ranked = await service.rank_async(name, data.slate if data else None)
+        return s.RankedSlate(ranked.slate, ranked.items, ranked.version)
+
+    @post("/v1/feedback", status_code=200, responses=_problems(), tags=["slates"])
+    async def feedback(data: JSONBody[list[s.NewReport]]) -> list[s.Reported]:
+        """Report clicks, up to 1,000 slates at once. Repeating or splitting reports changes nothing; each gets its status."""
+        if len(data) > REPORTS:
+            raise Refused(413, f"body: {len(data):,} reports; at most {REPORTS:,} at once")
+        outcomes = await service.feedback_async([Report(r.slate, tuple(r.clicks), r.final) for r in data])
+        return [s.Reported(report.slate, outcome) for report, outcome in zip(data, outcomes, strict=True)]  # type: ignore[arg-type]
+
+    @get("/healthz", responses=_problems(), tags=["operation"])
+    async def healthz() -> s.Health:
+        """The process answers."""
+        return s.Health("ok", service.learning, 0)
+
+    @get("/readyz", responses=_problems(), tags=["operation"])
+    async def readyz() -> s.Health:
+        """The store answers too, and what was written is being learned."""
+        lag = await asyncio.to_thread(service.lag)
+        if service.failed:
+            raise Refused(503, "store: it cannot be used now; nothing that was acknowledged is lost")
+        return s.Health("ok", service.learning, lag)
+
+    @get("/metrics", media_type=MediaType.TEXT, responses=_problems(), tags=["operation"])
+    async def metrics() -> str:
+        """For Prometheus."""
+        return generate_latest(registry).decode()
+
+    @get("/openapi.json", include_in_schema=False, sync_to_thread=False)
+    def openapi() -> dict[str, Any]:
+        return inner.openapi_schema.to_schema()
+
+    @get("/docs", media_type=MediaType.HTML, include_in_schema=False, sync_to_thread=False)
+    def docs() -> str:
+        from recurrank.serving.http.docs import render
+
+        return render(inner.openapi_schema.to_schema())
+
+    inner = Litestar(
+        route_handlers=[
+            create_ranker, list_rankers, show_ranker, delete_ranker, rank, feedback, healthz, readyz, metrics, openapi, docs
+        ],
+        openapi_config=OpenAPIConfig(title="recurrank", version=__version__, path="/litestar-docs", render_plugins=[]),
+        exception_handlers={Exception: _explain},
+        request_max_body_size=None,
+        logging_config=None,
+        debug=False,
+    )  # fmt: skip
+    return Gate(inner, keys, limits, registry)
+
+
+def _check_name(name: str) -> None:
+    if not re.fullmatch(s.Name, name):
+        raise ValueError(f"name: {name[:80]!r} is no name; give 1 to 64 letters, digits, dots, dashes or underscores")
+
+
+def _catalogue(items: list[s.NewItem]) -> Catalogue:
+    lengths = {len(item.features) for item in items}
+    if len(lengths) > 1:
+        odd = next(i for i, item in enumerate(items) if len(item.features) != len(items[0].features))
+        raise ValueError(
+            f"items[{odd}].features: {len(items[odd].features)} numbers, the first item has {len(items[0].features)}"
+        )
+    return Catalogue(np.array([item.features for item in items]), [item.id for item in items])
+
+
+def _line(service: Service, name: str) -> s.RankerLine:
+    desk = service.desk(name)
+    counts = desk.fold.counts
+    rate = counts["clicks"] / counts["learned"] if counts["learned"] else None
+    served, learned = counts["served"], counts["learned"]
+    items, positions = len(desk.catalogue), desk.config.positions
+    return s.RankerLine(name, desk.config.algorithm, items, positions, served, learned, len(desk.open), rate)
+
+
+def _explain(request: Request[Any, Any, Any], error: Exception) -> Response[bytes]:
+    """A problem document for whatever went wrong; a stack trace only in the log."""
+    status, detail, headers = 500, "something went wrong here; it was logged", {}
+    match error:
+        case Refused():
+            status, detail, headers = error.status, error.detail, error.headers
+        case NotFound():
+            status, detail = 404, str(error)
+        case Conflict():
+            status, detail = 409, str(error)
+        case StoreError():
+            status, detail, headers = 503, "store: it cannot be written now; nothing was taken, try again", {"retry-after": "1"}
+        case HTTPException():
+            status, detail = error.status_code, _said(error)
+            headers = {name: value for name, value in (error.headers or {}).items() if name.lower() == "allow"}
+        case RecursionError():
+            status, detail = 400, "body: nested too deeply"
+        case ValueError():
+            status, detail = 400, str(error)
+        case _:
+            log.error("request failed", route=request.url.path, error=type(error).__name__, exc_info=error)
+    return Response(problem(status, detail), status_code=status, media_type="application/problem+json", headers=headers)
+
+
+def _said(error: HTTPException) -> str:
+    extra = error.extra
+    if isinstance(extra, list) and extra and isinstance(extra[0], dict):
+        where, what = extra[0].get("key"), extra[0].get("message", error.detail)
+        return f"{where}: {what}" if where else str(what)
+    return str(error.detail)
+
+
+def read_upload(body: bytes, kind: str) -> Catalogue:
+    """A catalogue from a .npy or Parquet upload; with Parquet, a text column is the ids."""
+    if kind == "npy":
+        try:
+            return Catalogue(np.load(io.BytesIO(body), allow_pickle=False), None)
+        except (ValueError, EOFError, OSError) as error:
+            raise ValueError(f"body: not a .npy file of numbers, or a truncated one ({error})") from error
+    from recurrank.design.files import read_features
+
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "upload.parquet"
+        path.write_bytes(body)
+        return Catalogue(read_features(path), None)

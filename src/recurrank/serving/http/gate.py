@@ -1,0 +1,225 @@
+"""What every request passes: host, size and time limits, keys and roles, rates, metrics, a line in the log.
+
+Plain ASGI: it reads the body itself, within a size and a time, and hands it on whole, so that no route ever waits for a client.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import Awaitable, Callable, MutableMapping
+from typing import Any, NamedTuple
+
+import structlog
+from prometheus_client import CollectorRegistry, Counter, Histogram
+
+from recurrank.serving import auth
+
+Scope = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+
+OPEN_PATHS = ("/healthz", "/readyz")
+log = structlog.get_logger("recurrank.http")
+
+
+class Limits(NamedTuple):
+    """Of one request, and of one key."""
+
+    body: int = 64 << 20
+    seconds: float = 20.0
+    rate: float = 10_000.0
+    hosts: tuple[str, ...] = ("127.0.0.1", "localhost", "[::1]")
+    origins: tuple[str, ...] = ()
+
+
+class Refused(Exception):
+    """An answer instead of the route's."""
+
+    def __init__(self, status: int, detail: str, **headers: str) -> None:
+        super().__init__(detail)
+        self.status, self.detail, self.headers = status, detail, headers
+
+
+TITLES = {
+    400: "Bad Request",
+    401: "Unauthorized",
+    403: "Forbidden",
+    404: "Not Found",
+    405: "Method Not Allowed",
+    408: "Request Timeout",
+    409: "Conflict",
+    413: "Content Too Large",
+    415: "Unsupported Media Type",
+    421: "Misdirected Request",
+    429: "Too Many Requests",
+    500: "Internal Server Error",
+    503: "Service Unavailable",
+}
+
+
+def problem(status: int, detail: str) -> bytes:
+    """A problem document."""
+    document = {"title": TITLES.get(status, "Error"), "status": status, "detail": detail, "type": "about:blank"}
+    return json.dumps(document).encode()
+
+
+class Gate:
+    """ASGI middleware around the routes."""
+
+    def __init__(self, app: Any, keys: auth.Keys | None, limits: Limits, registry: CollectorRegistry) -> None:
+        self.app, self.keys, self.limits = app, keys, limits
+        self._known: list[auth.Key] = []
+        self._looked = float("-inf")
+        self._buckets: dict[str, tuple[float, float]] = {}
+        self.requests = Counter("recurrank_requests", "Requests by route and status.", ["route", "status"], registry=registry)
+        self.latency = Histogram(
+            "recurrank_request_seconds",
+            "Time from the first byte of a request to its answer.",
+            ["route"],
+            registry=registry,
+            buckets=(0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 10),
+        )
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        began, status = time.perf_counter(), 500
+        headers = dict(scope["headers"])
+        origin = headers.get(b"origin", b"").decode("latin-1")
+
+        async def answer(message: MutableMapping[str, Any]) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                if origin and origin in self.limits.origins:
+                    message["headers"] = [
+                        *message["headers"],
+                        (b"access-control-allow-origin", origin.encode()),
+                        (b"vary", b"origin"),
+                    ]
+            await send(message)
+
+        try:
+            self._check_host(headers)
+            if scope["method"] == "OPTIONS" and origin:
+                await self._preflight(origin, answer)
+                return
+            self._check_key(scope, headers)
+            body = await self._body(headers, receive)
+            await self.app(scope, _once(body, receive), answer)
+        except Refused as refused:
+            await _refuse(answer, refused)
+        finally:
+            route = _route(scope["path"])
+            seconds = time.perf_counter() - began
+            self.requests.labels(route, str(status)).inc()
+            self.latency.labels(route).observe(seconds)
+            if status >= 500 or status in (401, 403, 429):
+                log.warning("request", method=scope["method"], route=route, status=status, seconds=round(seconds, 4))
+
+    def _check_host(self, headers: dict[bytes, bytes]) -> None:
+        host = headers.get(b"host", b"").decode("latin-1")
+        name = host.rpartition(":")[0] if host.rpartition(":")[2].isdigit() else host
+        if "*" not in self.limits.hosts and name.lower() not in self.limits.hosts:
+            raise Refused(421, "host: this name is not served here; start the server with --allow-host for it")
+
+    def _check_key(self, scope: Scope, headers: dict[bytes, bytes]) -> None:
+        """Roles are by route: rank, feedback, and admin for the rest that changes something."""
+        if self.keys is None or scope["path"] in OPEN_PATHS:
+            return
+        now = time.monotonic()
+        if now - self._looked > 2.0:  # keys may have been made or revoked
+            self._known, self._looked = self.keys.all(), now
+        if not self._known:
+            return
+        scheme, _, secret = headers.get(b"authorization", b"").decode("latin-1").partition(" ")
+        key = auth.owner(self._known, secret) if scheme.lower() == "bearer" else None
+        if key is None:
+            raise Refused(
+                401, "authorization: give a key, as in 'Authorization: Bearer rk_...'", **{"www-authenticate": "Bearer"}
+            )
+        path, method = scope["path"], scope["method"]
+        needed = "feedback" if path == "/v1/feedback" else "rank" if path.endswith("/rank") else "admin"
+        if "admin" not in key.roles and needed not in key.roles and not (method == "GET" and not path.startswith("/v1")):
+            raise Refused(403, f"authorization: this key may not do that; it needs the role {needed}")
+        self._spend(key.name, now)
+
+    def _spend(self, name: str, now: float) -> None:
+        """A bucket a key that fills at the rate and holds one second of it."""
+        rate = self.limits.rate
+        left, then = self._buckets.get(name, (rate, now))
+        left = min(rate, left + (now - then) * rate)
+        if left < 1:
+            self._buckets[name] = (left, now)
+            raise Refused(429, f"rate: more than {rate:g} requests a second with this key", **{"retry-after": "1"})
+        self._buckets[name] = (left - 1, now)
+
+    async def _body(self, headers: dict[bytes, bytes], receive: Receive) -> bytes:
+        most = self.limits.body
+        length = headers.get(b"content-length", b"0")
+        if not length.isdigit():
+            raise Refused(400, "content-length: not a number")
+        if int(length) > most:
+            raise Refused(413, f"body: {int(length):,} bytes; at most {most:,} are taken")
+        parts: list[bytes] = []
+        size = 0
+        try:
+            async with asyncio.timeout(self.limits.seconds):
+                while True:
+                    message = await receive()
+                    if message["type"] == "http.disconnect":
+                        raise Refused(400, "body: the connection ended before it did")
+                    part = message.get("body", b"")
+                    size += len(part)
+                    if size > most:
+                        raise Refused(413, f"body: more than {most:,} bytes")
+                    parts.append(part)
+                    if not message.get("more_body"):
+                        return b"".join(parts)
+        except TimeoutError as error:
+            raise Refused(408, f"body: not here after {self.limits.seconds:g} seconds", connection="close") from error
+
+    async def _preflight(self, origin: str, send: Send) -> None:
+        if origin not in self.limits.origins:
+            raise Refused(403, "origin: pages from there may not use this server; start it with --allow-origin for it")
+        allowed = [
+            (b"access-control-allow-methods", b"GET, PUT, POST, DELETE"),
+            (b"access-control-allow-headers", b"authorization, content-type"),
+            (b"access-control-max-age", b"600"),
+        ]
+        await send({"type": "http.response.start", "status": 204, "headers": allowed})
+        await send({"type": "http.response.body", "body": b""})
+
+
+def _once(body: bytes, receive: Receive) -> Receive:
+    """The body as one message; then whatever comes."""
+    given = False
+
+    async def again() -> MutableMapping[str, Any]:
+        nonlocal given
+        if given:
+            return await receive()
+        given = True
+        return {"type": "http.request", "body": body, "more_body": False}
+
+    return again
+
+
+async def _refuse(send: Send, refused: Refused) -> None:
+    headers = [(b"content-type", b"application/problem+json")]
+    headers += [(name.encode(), value.encode()) for name, value in refused.headers.items()]
+    await send({"type": "http.response.start", "status": refused.status, "headers": headers})
+    await send({"type": "http.response.body", "body": problem(refused.status, refused.detail)})
+
+
+def _route(path: str) -> str:
+    """A path without names in it, for metrics and logs."""
+    parts = path.strip("/").split("/")
+    if parts[:2] == ["v1", "rankers"] and len(parts) > 2:
+        parts[2] = "{name}"
+    route = "/" + "/".join(parts)
+    known = ("/v1/rankers", "/v1/rankers/{name}", "/v1/rankers/{name}/rank", "/v1/feedback", "/metrics", *OPEN_PATHS)
+    return route if route in known else "other"

@@ -1,0 +1,143 @@
+"""What goes over the wire. Unknown fields are refused, so that a misspelt one is not silently without effect."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from msgspec import Meta, Struct
+
+SlateId = Annotated[str, Meta(min_length=1, max_length=128, pattern=r"^[\x21-\x7e]+$", description="printable, no spaces")]
+Name = r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$"
+"""Of rankers."""
+
+
+class NewItem(Struct, forbid_unknown_fields=True):
+    """An item of the catalogue."""
+
+    id: Annotated[str, Meta(min_length=1, max_length=256)]
+    features: Annotated[list[float], Meta(min_length=1, max_length=4096)]
+
+
+class NewRanker(Struct, forbid_unknown_fields=True, kw_only=True):
+    """A ranker to be made."""
+
+    positions: Annotated[int, Meta(ge=1, le=1000, description="K, how many items a slate shows")]
+    items: Annotated[list[NewItem], Meta(min_length=1)]
+    algorithm: Annotated[str, Meta(max_length=64, description="see `recurrank rankers`")] = "recurrank"
+    rounds: Annotated[int, Meta(ge=1, le=10**15, description="T, how many slates are planned")] = 1_000_000
+    seed: Annotated[int, Meta(ge=0, le=2**63 - 1)] = 0
+    window_seconds: Annotated[float, Meta(gt=0, le=31_536_000, description="how long reports are waited for")] = 1800.0
+    unreported: Annotated[
+        Literal["drop", "no_click"], Meta(description="what a slate counts as that nobody reported on in its window")
+    ] = "drop"
+    options: Annotated[dict[str, Any], Meta(max_length=20, description="the algorithm's own")] = {}
+
+
+class Created(Struct):
+    """Whether it is new (or was there already, the very same)."""
+
+    name: str
+    created: bool
+
+
+class AskSlate(Struct, forbid_unknown_fields=True):
+    """What to call the slate: the same id again gives the same slate. Without one the server chooses."""
+
+    slate: SlateId | None = None
+
+
+class RankedSlate(Struct):
+    """A slate to show, best place first. ``version`` is the event up to which the ranking knows the log."""
+
+    slate: str
+    items: list[str]
+    version: int
+
+
+class NewReport(Struct, forbid_unknown_fields=True):
+    """Clicks on a slate. ``final`` is false while more may come."""
+
+    slate: SlateId
+    clicks: Annotated[list[Annotated[int, Meta(ge=-(2**31), le=2**31)]], Meta(max_length=1000, description="positions, from 0")]
+    final: bool = True
+
+
+class Reported(Struct):
+    """What became of a report."""
+
+    slate: str
+    status: Literal["learned", "open", "duplicate", "late", "unknown", "invalid"]
+
+
+class Block(Struct):
+    """A run of positions that RecurRank works on, counted from 0."""
+
+    id: int
+    phase: int
+    first: int
+    last: int
+    items: int
+    progress: float
+
+
+class Best(Struct):
+    """A leading item, with the 95 % interval of its click rate."""
+
+    id: str
+    shown: int
+    clicked: int
+    low: float
+    high: float
+
+
+class RankerStatus(Struct):
+    """What is known about a ranker. Rates are of the slates that were learned from."""
+
+    name: str
+    algorithm: str
+    items: int
+    dim: int
+    positions: int
+    rounds: int
+    window_seconds: float
+    unreported: str
+    version: int
+    served: int
+    learned: int
+    dropped: int
+    clicks: int
+    open: int
+    click_rate: float | None
+    click_rate_by_position: list[float] | None
+    blocks: list[Block] | None
+    best: list[Best]
+
+
+class RankerLine(Struct):
+    """A ranker in the list of all."""
+
+    name: str
+    algorithm: str
+    items: int
+    positions: int
+    served: int
+    learned: int
+    open: int
+    click_rate: float | None
+
+
+class Health(Struct):
+    """``status`` is ok; ``learning`` whether this server is the one that learns; ``lag`` the events it has yet to fold."""
+
+    status: str
+    learning: bool
+    lag: int
+
+
+class Problem(Struct):
+    """What went wrong (RFC 9457)."""
+
+    title: str
+    status: int
+    detail: str
+    type: str = "about:blank"

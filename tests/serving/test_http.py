@@ -1,0 +1,267 @@
+"""The service over real HTTP: what it answers, what it refuses, and that refusing changes nothing."""
+
+from __future__ import annotations
+
+import json
+import socket
+import threading
+import time
+
+import httpx
+import numpy as np
+import pytest
+import uvicorn
+
+from recurrank.serving import auth
+from recurrank.serving.http.app import make_app
+from recurrank.serving.http.gate import Limits
+from recurrank.serving.service import Service, Settings
+from recurrank.serving.store import open_store
+
+RANKER = {"positions": 2, "rounds": 1000, "items": [{"id": f"i{n}", "features": [1.0, n / 10]} for n in range(8)]}
+SMALL = Limits(body=20_000, seconds=1.0, rate=50.0, origins=("https://shop.example",))
+
+
+class Server:
+    """A real server in a thread, on a port of its own."""
+
+    def __init__(self, address: str, keys: auth.Keys | None = None, limits: Limits = SMALL) -> None:
+        self.service = Service(open_store(address), seed=0, settings=Settings(refresh=0.05, poll=0.01))
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            self.port = free.getsockname()[1]
+        app = make_app(self.service, keys, limits)
+        self.server = uvicorn.Server(uvicorn.Config(app, host="127.0.0.1", port=self.port, log_level="error"))
+        self.thread = threading.Thread(target=self.server.run)
+        self.thread.start()
+        deadline = time.monotonic() + 20
+        while not self.server.started:
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        self.url = f"http://127.0.0.1:{self.port}"
+
+    def stop(self) -> None:
+        self.server.should_exit = True
+        self.thread.join(timeout=20)
+        self.service.close()
+
+
+@pytest.fixture
+def server(tmp_path):
+    running = Server(f"sqlite:///{tmp_path}/x.db")
+    yield running
+    running.stop()
+
+
+@pytest.fixture
+def http(server):
+    with httpx.Client(base_url=server.url, timeout=20) as client:
+        yield client
+
+
+def learned(http, name: str, number: int) -> dict:
+    deadline = time.monotonic() + 10
+    while (status := http.get(f"/v1/rankers/{name}").json())["learned"] < number:
+        assert time.monotonic() < deadline, status
+        time.sleep(0.01)
+    return status
+
+
+def test_a_whole_life(http):
+    assert http.put("/v1/rankers/films", json=RANKER).json() == {"name": "films", "created": True}
+    assert http.put("/v1/rankers/films", json=RANKER).json() == {"name": "films", "created": False}
+    assert http.put("/v1/rankers/films", json={**RANKER, "seed": 5}).status_code == 409
+    ranked = http.post("/v1/rankers/films/rank", json={"slate": "mine"}).json()
+    assert ranked["slate"] == "mine"
+    assert len(set(ranked["items"])) == 2
+    assert http.post("/v1/rankers/films/rank", json={"slate": "mine"}).json()["items"] == ranked["items"]
+    other = http.post("/v1/rankers/films/rank").json()["slate"]
+    reports = [{"slate": "mine", "clicks": [0], "final": False}, {"slate": other, "clicks": []}, {"slate": "x", "clicks": []}]
+    reports += [{"slate": "mine", "clicks": [1]}, {"slate": "mine", "clicks": [1]}]
+    answers = http.post("/v1/feedback", json=reports).json()
+    assert [answer["status"] for answer in answers] == ["open", "learned", "unknown", "learned", "duplicate"]
+    status = learned(http, "films", 2)
+    assert (status["served"], status["clicks"], status["open"]) == (2, 2, 0)
+    assert [line["name"] for line in http.get("/v1/rankers").json()] == ["films"]
+    metrics = http.get("/metrics").text
+    assert 'recurrank_learned_total{ranker="films"} 2.0' in metrics
+    assert 'recurrank_reports_total{status="duplicate"} 1.0' in metrics
+    assert http.get("/healthz").json()["status"] == http.get("/readyz").json()["status"] == "ok"
+    assert http.delete("/v1/rankers/films").status_code == 204
+    assert http.delete("/v1/rankers/films").status_code == 404
+    assert http.get("/v1/rankers").json() == []
+
+
+def changed(**changes) -> dict:
+    return {**RANKER, **changes}
+
+
+@pytest.mark.parametrize(
+    ("document", "word"),
+    [
+        (changed(positions=9), "positions"),
+        (changed(positions=0), "positions"),
+        (changed(algorithm="moon"), "moon"),
+        (changed(options={"delta": 7}), "delta"),
+        (changed(options={"moon": 7}), "moon"),
+        (changed(unreported="maybe"), "unreported"),
+        (changed(window_seconds=0), "window_seconds"),
+        (changed(items=[]), "items"),
+        (changed(items=[{"id": "a", "features": [0.0]}, {"id": "b", "features": [0.0]}]), "feature"),
+        (changed(items=[{"id": "a", "features": [1.0]}, {"id": "a", "features": [2.0]}]), "ids"),
+        (changed(items=[{"id": "a", "features": [1.0]}, {"id": "b", "features": [2.0, 1.0]}]), "items[1]"),
+        (changed(colour="red"), "colour"),
+        ({"positions": 2}, "items"),
+        ([], "object"),
+    ],
+)
+def test_a_bad_ranker_is_refused_and_nothing_changes(http, document, word):
+    answer = http.put("/v1/rankers/films", json=document)
+    assert answer.status_code == 400
+    assert answer.headers["content-type"] == "application/problem+json"
+    assert word in answer.json()["detail"]
+    assert http.get("/v1/rankers").json() == []
+
+
+@pytest.mark.parametrize(
+    ("body", "status"),
+    [
+        (b"", 400),
+        (b"{", 400),
+        (b'{"positions": 2, "items": [{"id": "a", "features": [NaN]}]}', 400),
+        (b'{"positions": 1, "items": [{"id": "a", "features": [1e999]}]}', 400),
+        (b"[" * 15_000, 400),
+        (b"x" * 30_000, 413),
+        (b'{"positions": 1e400}', 400),
+        (b"\xff\xfe", 400),
+    ],
+)
+def test_bad_bytes(http, body, status):
+    answer = http.put("/v1/rankers/films", content=body, headers={"content-type": "application/json"})
+    assert answer.status_code == status
+    assert http.get("/v1/rankers").json() == []
+
+
+def test_bad_reports(http):
+    http.put("/v1/rankers/films", json=RANKER)
+    slate = http.post("/v1/rankers/films/rank").json()["slate"]
+    for wrong in (
+        {"slate": slate},
+        {"slate": slate, "clicks": ["a"]},
+        {"slate": "a b", "clicks": []},
+        {"slate": "", "clicks": []},
+    ):
+        assert http.post("/v1/feedback", json=[wrong]).status_code == 400
+    many = [{"slate": f"{n}", "clicks": []} for n in range(1001)]
+    assert http.post("/v1/feedback", content=json.dumps(many).encode()[:19_000]).status_code in (400, 415)
+    answer = http.post("/v1/feedback", json=[{"slate": slate, "clicks": [2]}, {"slate": slate, "clicks": [-1]}])
+    assert [one["status"] for one in answer.json()] == ["invalid", "invalid"]
+    assert http.post("/v1/feedback", json=[]).json() == []
+
+
+def test_routes_and_methods_that_are_not_there(http):
+    assert http.get("/nowhere").status_code == 404
+    assert http.post("/v1/rankers").status_code == 405
+    assert http.get("/v1/feedback").status_code == 405
+    assert http.get("/v1/rankers/films").status_code == 404
+    assert http.post("/v1/rankers/films/rank").status_code == 404
+    assert http.put("/v1/rankers/a%20b", json=RANKER).status_code in (400, 404)
+    for answer in (http.get("/nowhere"), http.post("/v1/rankers")):
+        assert answer.json()["title"]
+
+
+def test_a_dripping_body_is_cut_off(server):
+    with socket.create_connection(("127.0.0.1", server.port), timeout=20) as line:
+        head = (
+            "PUT /v1/rankers/x HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-type: application/json\r\ncontent-length: 1000\r\n\r\n{"
+        )
+        line.sendall(head.encode())
+        began = time.monotonic()
+        assert b" 408 " in line.recv(1000)
+        assert 0.5 < time.monotonic() - began < 5
+
+
+def test_hosts_and_origins(server):
+    with httpx.Client(base_url=server.url) as http:
+        assert http.get("/healthz", headers={"host": "evil.example"}).status_code == 421
+        assert http.get("/healthz", headers={"host": f"localhost:{server.port}"}).status_code == 200
+        mine, other = {"origin": "https://shop.example"}, {"origin": "https://evil.example"}
+        assert http.get("/healthz", headers=mine).headers["access-control-allow-origin"] == "https://shop.example"
+        assert "access-control-allow-origin" not in http.get("/healthz", headers=other).headers
+        assert http.options("/v1/feedback", headers=mine).status_code == 204
+        assert http.options("/v1/feedback", headers=other).status_code == 403
+
+
+def test_keys_and_roles(tmp_path):
+    keys = auth.KeyFile(tmp_path / "keys")
+    secrets = {role: auth.create(keys, role, [role]) for role in auth.ROLES}
+    assert (tmp_path / "keys").stat().st_mode & 0o077 == 0
+    assert not any(secret in (tmp_path / "keys").read_text() for secret in secrets.values())
+    running = Server(f"sqlite:///{tmp_path}/x.db", keys)
+    try:
+        with httpx.Client(base_url=running.url) as http:
+
+            def called(role: str, method: str, path: str, **more) -> int:
+                headers = {"authorization": f"Bearer {secrets.get(role, role)}"}
+                return http.request(method, path, headers=headers, **more).status_code
+
+            assert http.get("/healthz").status_code == 200
+            assert http.get("/v1/rankers").status_code == 401
+            assert called("rk_wrong", "GET", "/v1/rankers") == 401
+            assert called("admin", "PUT", "/v1/rankers/films", json=RANKER) == 200
+            assert called("rank", "PUT", "/v1/rankers/more", json=RANKER) == 403
+            assert called("rank", "POST", "/v1/rankers/films/rank") == 200
+            assert called("feedback", "POST", "/v1/rankers/films/rank") == 403
+            assert called("feedback", "POST", "/v1/feedback", json=[]) == 200
+            assert called("rank", "POST", "/v1/feedback", json=[]) == 403
+            assert called("rank", "DELETE", "/v1/rankers/films") == 403
+            spent = [called("feedback", "POST", "/v1/feedback", json=[]) for _ in range(80)]
+            assert set(spent) == {200, 429}
+            auth.revoke(keys, "rank")
+            deadline = time.monotonic() + 10
+            while called("rank", "POST", "/v1/rankers/films/rank") != 401:
+                assert time.monotonic() < deadline
+                time.sleep(0.2)
+    finally:
+        running.stop()
+
+
+@pytest.mark.parametrize(
+    ("name", "roles"), [("", ["rank"]), ("a b", ["rank"]), ("a", []), ("a", ["king"]), ("there", ["rank"])]
+)
+def test_bad_keys(tmp_path, name, roles):
+    keys = auth.KeyFile(tmp_path / "keys")
+    auth.create(keys, "there", ["admin"])
+    with pytest.raises(ValueError, match=r"^(name|roles): "):
+        auth.create(keys, name, roles)
+    with pytest.raises(ValueError, match=r"^name: "):
+        auth.revoke(keys, "nobody")
+    assert [key.name for key in keys.all()] == ["there"]
+    (tmp_path / "keys").write_text("{")
+    with pytest.raises(ValueError, match="not a file of keys"):
+        keys.all()
+
+
+def test_the_documents_for_people_and_programs(http):
+    document = http.get("/openapi.json").json()
+    assert document["openapi"].startswith("3.1")
+    assert set(document["paths"]) == {
+        "/v1/rankers", "/v1/rankers/{name}", "/v1/rankers/{name}/rank", "/v1/feedback", "/healthz", "/readyz", "/metrics"
+    }  # fmt: skip
+    page = http.get("/docs")
+    assert page.headers["content-type"].startswith("text/html")
+    assert "/v1/rankers/{name}/rank" in page.text
+    assert "<script" not in page.text
+
+
+def test_learning_through_http_finds_the_good_items(http):
+    rng = np.random.default_rng(0)
+    http.put("/v1/rankers/films", json=changed(options={"delta": 0.5}, rounds=400))
+    total = 400
+    for _ in range(total):
+        ranked = http.post("/v1/rankers/films/rank").json()
+        clicks = [k for k, item in enumerate(ranked["items"]) if rng.random() < 0.1 + int(item[1:]) / 10]
+        http.post("/v1/feedback", json=[{"slate": ranked["slate"], "clicks": clicks}])
+    status = learned(http, "films", total)
+    assert status["blocks"][0]["phase"] > 1
+    assert {item["id"] for item in status["best"]} <= {"i4", "i5", "i6", "i7"}
