@@ -21,6 +21,8 @@ COMMANDS = {
     "movielens": "Features and theta from your copy of MovieLens.",
     "yandex": "Rankers on click models fitted to real queries.",
     "design": "Where to explore a catalogue: its G-optimal design.",
+    "serve": "Rank and learn over HTTP.",
+    "keys": "Who may use a server.",
     "rankers": "The ranking algorithms that there are.",
     "clicks": "The click models that there are.",
 }

@@ -1,0 +1,64 @@
+"""``recurrank keys``: who may use a server."""
+
+from __future__ import annotations
+
+import time
+
+import click
+
+from recurrank.cli.shared import console, json_option, print_json
+
+store_option = click.option("--store", default="sqlite:///recurrank.db", show_default=True, help="The server's store.")
+
+
+@click.group()
+def command() -> None:
+    """Create, list and revoke API keys. A running server notices within seconds."""
+
+
+@command.command()
+@click.argument("name")
+@click.option("--role", "roles", multiple=True, required=True, help="rank, feedback or admin; may be repeated.")
+@store_option
+@json_option
+def create(name: str, roles: tuple[str, ...], store: str, as_json: bool) -> None:
+    """Make a key called NAME and print its secret, which is not kept and cannot be shown again."""
+    from recurrank.serving import auth
+
+    secret = auth.create(auth.open_keys(store), name, list(roles))
+    if as_json:
+        print_json({"name": name, "roles": list(dict.fromkeys(roles)), "secret": secret})
+    else:
+        click.echo(secret)
+
+
+@command.command("list")
+@store_option
+@json_option
+def list_(store: str, as_json: bool) -> None:
+    """Show all keys: names, roles, when they were made."""
+    from recurrank.serving import auth
+
+    keys = auth.open_keys(store).all()
+    if as_json:
+        print_json([{"name": key.name, "roles": list(key.roles), "created": key.created} for key in keys])
+        return
+    from rich.table import Table
+
+    table = Table()
+    for heading in ("name", "roles", "made"):
+        table.add_column(heading)
+    for key in keys:
+        table.add_row(key.name, ", ".join(key.roles), time.strftime("%Y-%m-%d %H:%M", time.localtime(key.created)))
+    console().print(table if keys else "no keys; make one with: recurrank keys create NAME --role admin")
+
+
+@command.command()
+@click.argument("name")
+@store_option
+def revoke(name: str, store: str) -> None:
+    """Make the key called NAME worthless."""
+    from recurrank.serving import auth
+
+    auth.revoke(auth.open_keys(store), name)
+    click.echo(f"revoked: {name}")

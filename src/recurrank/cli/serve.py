@@ -1,0 +1,106 @@
+"""``recurrank serve``: rank and learn over HTTP."""
+
+from __future__ import annotations
+
+import ipaddress
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import click
+
+from recurrank.cli.shared import console
+
+
+def _from_file(context: click.Context, _: click.Parameter, path: Path | None) -> Path | None:
+    """Options from a TOML file, where neither the command line nor the environment has them."""
+    if path is not None:
+        try:
+            found = tomllib.loads(path.read_text(encoding="utf-8"))
+        except FileNotFoundError as error:
+            raise ValueError(f"{path}: no such file; give a TOML file with options") from error
+        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+            raise ValueError(f"{path}: not a TOML file ({error})") from error
+        known = {parameter.name: parameter for parameter in context.command.params}
+        settings = {name.replace("-", "_"): value for name, value in found.items()}
+        for name in settings:
+            if name not in known or name == "config":
+                raise ValueError(f"{path}: {name!r} is no option; see `recurrank serve --help`")
+        context.default_map = {**(context.default_map or {}), **settings}
+    return path
+
+
+@click.command(context_settings={"auto_envvar_prefix": "RECURRANK"})
+@click.option("--config", type=click.Path(path_type=Path), callback=_from_file, is_eager=True, help="A TOML file with options.")
+@click.option(
+    "--store", default="sqlite:///recurrank.db", show_default=True, help="Where the log is: sqlite:/// or postgresql://."
+)
+@click.option("--host", default="127.0.0.1", show_default=True, help="Where to listen; another address than this needs keys.")
+@click.option("--port", default=8080, show_default=True, type=click.IntRange(0, 65535), help="Which port.")
+@click.option("--allow-host", multiple=True, help="A name that clients may call the server by; may be repeated.")
+@click.option("--allow-origin", multiple=True, help="An origin whose pages may call it (CORS); may be repeated.")
+@click.option("--max-body", default=64, show_default=True, type=click.IntRange(1), help="Of a request, in MB.")
+@click.option("--rate", default=10_000.0, show_default=True, help="Requests a second with one key.")
+@click.option("--demo", is_flag=True, help="A catalogue and simulated users, to see it learn; nothing is kept.")
+def command(
+    config: Path | None,
+    store: str,
+    host: str,
+    port: int,
+    allow_host: tuple[str, ...],
+    allow_origin: tuple[str, ...],
+    max_body: int,
+    rate: float,
+    demo: bool,
+) -> None:
+    """Serve rankers over HTTP until stopped. What was answered is on disk.
+
+    Every option can also be set in the environment, as RECURRANK_PORT, or in a TOML file.
+    """
+    from recurrank.serving.auth import open_keys
+    from recurrank.serving.demo import Demo
+    from recurrank.serving.http.gate import Limits
+    from recurrank.serving.run import serve
+    from recurrank.serving.service import Service
+    from recurrank.serving.store import StoreError, open_store
+
+    if rate <= 0:
+        raise ValueError(f"rate: {rate} is not a number of requests; give a number above 0")
+    hosts = ("127.0.0.1", "localhost", "[::1]", host.lower(), *(name.lower() for name in allow_host))
+    limits = Limits(body=max_body << 20, rate=rate, hosts=hosts, origins=tuple(allow_origin))
+    showing = Demo() if demo else None
+    address = showing.address if showing else store
+    keys = open_keys(address)
+    if not _loopback(host) and not keys.all():
+        raise ValueError(
+            f"host: {host} is open to others and there are no keys; make one first: recurrank keys create NAME --role admin"
+        )
+    try:
+        service = Service(open_store(address))
+    except StoreError as error:
+        raise ValueError(f"store: {error}") from error
+    try:
+        if showing:
+            showing.start(service)
+        serve(service, keys, limits, host, port, _announce(address, demo))
+    finally:
+        if showing:
+            showing.stop()
+        service.close()
+        if showing:
+            showing.clean()
+
+
+def _loopback(host: str) -> bool:
+    try:
+        return host == "localhost" or ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return False
+
+
+def _announce(address: str, demo: bool) -> Any:
+    def say(url: str) -> None:
+        kept = "nothing is kept" if demo else f"log in {address.partition('@')[2] or address}"
+        console().print(f"recurrank serves at {url} ({kept}); {url}/docs says how to use it; Ctrl-C stops it", highlight=False)
+
+    return say
