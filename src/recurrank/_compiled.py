@@ -45,6 +45,11 @@ def hot(function: F) -> F:
     return _kept(function, HOT)
 
 
+def rare(function: F) -> F:
+    """:func:`hot` for what it seldom calls: a call of its own, so that the rest stays small."""
+    return _kept(function, {**HOT, "forceinline": False})
+
+
 def _kept(function: F, options: dict[str, Any]) -> F:
     dispatcher: Any = njit(cache=True, **options)(function)
     cache_file: Any = getattr(getattr(dispatcher, "_cache", None), "_cache_file", None)

@@ -15,7 +15,7 @@ best (1 - 1/e) share of what any ranking gets, also when users are not stochasti
 from __future__ import annotations
 
 import math
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -23,49 +23,143 @@ from numpy.typing import ArrayLike
 from recurrank._arrays import Bools, Floats, Ints
 from recurrank._compiled import hot
 from recurrank.catalogue import Catalogue
-from recurrank.rankers.cascade_ucb import KlState, Ucb1State, choose_kl, choose_ucb1, kl_level
-from recurrank.rankers.optimism import Beliefs, no_beliefs, observe
+from recurrank.rankers.cascade_ucb import kl_level
+from recurrank.rankers.optimism import kl_upper
 from recurrank.rankers.ranker import Buffer, Ranker, Seed, positive, register
+from recurrank.rankers.tournament import AHEAD, LEVEL, MARGIN, SLACK, Arms, X, in_blocks, no_arms, tournament
 
 UCB1, KLUCB, EXP3 = 0, 1, 2
 KINDS = {"ucb1": UCB1, "klucb": KLUCB, "exp3": EXP3}
+KIND, ITEMS, CLOCK = 0, 1, 2
+SPAN = 128
+"""Rounds from one look at all arms to the next."""
 HUGE = 1e100
 
 
+class Weights(NamedTuple):
+    """Of Exp3, in blocks, so that a draw looks at about 2 sqrt(L) numbers; zeros fill up the last block."""
+
+    each: Floats  # (K, B, S)
+    block: Floats  # (K, B) their sums
+
+
 class State(NamedTuple):
-    beliefs: Beliefs  # every array with a first axis more: one row a position
-    weights: Floats  # (K, L) of Exp3
+    arms: Arms  # of UCB1 and KL-UCB
+    weights: Weights
     constants: Floats  # (1,) of the index: 2 for UCB1, 3 for KL-UCB; gamma for Exp3
-    kind: Ints  # (1,)
+    counts: Ints  # (3,) which bandit, L, and slates served
+
+
+# UCB1: s / n + sqrt(level / n), level = 2 log t: a line in x = sqrt(level).
 
 
 @hot
-def _row(beliefs: Beliefs, k: int) -> Beliefs:
-    """The bandit of position k."""
-    return Beliefs(
-        beliefs.seen[k],
-        beliefs.clicks[k],
-        beliefs.value[k],
-        beliefs.slope[k],
-        beliefs.when[k],
-        beliefs.near[k],
-        beliefs.inside[k],
-        beliefs.reach[k],
-        beliefs.counts[k],
-        beliefs.best[k],
-        beliefs.score[k],
-        beliefs.clock[k],
-    )
+def _ucb1_index(seen: int, clicks: int, level: float) -> float:
+    return clicks / seen + math.sqrt(level / seen)
+
+
+@hot
+def _ucb1_line(seen: int, clicks: int, level: float, hint: float) -> tuple[float, float]:
+    return clicks / seen, 1 / math.sqrt(seen)
+
+
+@hot
+def _ucb1_reaches(seen: int, clicks: int, level: float, q: float) -> bool:
+    return True  # the line is the index, but for rounding
+
+
+# KL-UCB: max { q : n kl(s / n, q) <= level }, level = log t + 3 log log t: concave in x = level.
+
+
+@hot
+def _kl_index(seen: int, clicks: int, level: float) -> float:
+    return kl_upper(clicks / seen, level / seen)
+
+
+@hot
+def _kl(p: float, q: float) -> float:
+    """The divergence of Bernoulli laws; p <= q < 1."""
+    divergence = (1 - p) * math.log((1 - p) / (1 - q))
+    return divergence + p * math.log(p / q) if p > 0.0 else divergence
+
+
+@hot
+def _kl_line(seen: int, clicks: int, level: float, hint: float) -> tuple[float, float]:
+    """A tangent: kl(p, .) is convex, so for any q, n (kl + (index - q) kl') <= level, where kl' = (q - p) / (q (1 - q)).
+
+    Its value now is the next q of Newton's method; so its error is of the order of the square of the last step.
+    """
+    p, q = clicks / seen, hint
+    for _ in range(5):
+        if not p + 1e-9 < q < 1.0:
+            q = _kl_index(seen, clicks, level)
+            if q >= 1.0:
+                return 1.0, 0.0
+            if q <= p + 1e-9:  # too steep to be of use
+                return 2.0, 0.0
+        inverse = q * (1 - q) / (q - p)
+        base, rise = q - _kl(p, q) * inverse, inverse / seen
+        step = base + rise * level - q
+        if abs(step) < 1e-4 * (1 - q):
+            break
+        q += step
+    return base, rise
+
+
+@hot
+def _kl_reaches(seen: int, clicks: int, level: float, q: float) -> bool:
+    p = clicks / seen
+    return bool(q <= p or (q < 1.0 and seen * _kl(p, q) <= level))
+
+
+_ucb1_best, _ucb1_observe, _ucb1_play = tournament(_ucb1_index, _ucb1_line, _ucb1_reaches)
+_kl_best, _kl_observe, _kl_play = tournament(_kl_index, _kl_line, _kl_reaches)
 
 
 @hot
 def rank(state: State, rng: np.random.Generator, slate: Buffer) -> None:
+    state.counts[CLOCK] += 1
+    if state.counts[KIND] != EXP3:
+        _keep_time(state)
     for k in range(len(slate.items)):
         item = _select(state, rng, k)
         slate.marks[k, 0] = item
         while _shown(slate, k, item):  # a random item that is not shown above
-            item = int(rng.random() * state.weights.shape[1])
+            item = int(rng.random() * state.counts[ITEMS])
         slate.items[k] = item
+
+
+@hot
+def _keep_time(state: State) -> None:
+    """What the indices of this round depend on; now and then the blocks of all arms are played for the rounds to come."""
+    t, arms = state.counts[CLOCK], state.arms
+    times = arms.times
+    times[LEVEL], times[X] = _moment(state, t)
+    if t % SPAN == 1:
+        times[AHEAD] = _moment(state, t + SPAN)[1]
+        # Of the order by which a tangent of KL-UCB, made when all arms were last chosen, is too high; UCB1 has none.
+        times[MARGIN] = max(SLACK, min(1e-5 * (state.counts[ITEMS] / t) ** 2, 1e-6)) if state.counts[KIND] == KLUCB else SLACK
+        for k in range(arms.leader.shape[0]):
+            for b in range(arms.leader.shape[1]):
+                _play(state, k, b)
+
+
+@hot
+def _moment(state: State, t: int) -> tuple[float, float]:
+    """The level of the indices, and the coordinate in which they grow like lines."""
+    if state.counts[KIND] == UCB1:
+        level = state.constants[0] * math.log(t)
+        return level, math.sqrt(level)
+    level = kl_level(t, state.constants[0])
+    return level, level
+
+
+@hot
+def _play(state: State, k: int, b: int) -> None:
+    if state.counts[KIND] == UCB1:
+        _ucb1_play(state.arms, k, b)
+    else:
+        _kl_play(state.arms, k, b)
 
 
 @hot
@@ -78,32 +172,36 @@ def _shown(slate: Buffer, k: int, item: int) -> bool:
 
 @hot
 def _select(state: State, rng: np.random.Generator, k: int) -> int:
-    bandit = _row(state.beliefs, k)
-    bandit.clock[0] += 1
-    if state.kind[0] == EXP3:
-        return _draw(state, rng, k)
-    if state.kind[0] == UCB1:
-        choose_ucb1(Ucb1State(bandit, state.constants), bandit, math.log(bandit.clock[0]))
-    else:
-        choose_kl(KlState(bandit, state.constants), bandit, kl_level(bandit.clock[0], state.constants[0]))
-    return int(bandit.best[0])
+    if state.counts[KIND] == UCB1:
+        return _ucb1_best(state.arms, k)
+    if state.counts[KIND] == KLUCB:
+        return _kl_best(state.arms, k)
+    if rng.random() < state.constants[0]:
+        return int(rng.random() * state.counts[ITEMS])
+    return _draw(state.weights, rng, k, state.counts[ITEMS])
 
 
 @hot
-def _draw(state: State, rng: np.random.Generator, k: int) -> int:
-    """Exp3: p_i = (1 - gamma) w_i / W + gamma / L."""
-    weights, items = state.weights[k], state.weights.shape[1]
-    if rng.random() < state.constants[0]:
-        return int(rng.random() * items)
+def _draw(weights: Weights, rng: np.random.Generator, k: int, items: int) -> int:
+    """An item with probability w_i / W: the block first."""
+    each, block = weights.each[k], weights.block[k]
+    at, b = rng.random() * _total(block), 0
+    while b < len(block) - 1 and at >= block[b]:
+        at -= block[b]
+        b += 1
+    i = 0
+    while i < each.shape[1] - 1 and at >= each[b, i]:
+        at -= each[b, i]
+        i += 1
+    return int(min(b * each.shape[1] + i, items - 1))
+
+
+@hot
+def _total(numbers: Floats) -> float:
     total = 0.0
-    for i in range(items):
-        total += weights[i]
-    at = rng.random() * total
-    for i in range(items - 1):
-        at -= weights[i]
-        if at < 0.0:
-            return i
-    return int(items - 1)
+    for i in range(len(numbers)):
+        total += numbers[i]
+    return total
 
 
 @hot
@@ -111,26 +209,31 @@ def learn(state: State, slate: Buffer, clicks: Bools) -> bool:
     for k in range(len(clicks)):
         chosen = slate.marks[k, 0]
         rewarded = bool(clicks[k] and slate.items[k] == chosen)
-        if state.kind[0] == EXP3:
-            if rewarded:
-                _reinforce(state, k, chosen)
-        else:
-            observe(_row(state.beliefs, k), chosen, rewarded)
+        if state.counts[KIND] == UCB1:
+            _ucb1_observe(state.arms, k, chosen, rewarded)
+        elif state.counts[KIND] == KLUCB:
+            _kl_observe(state.arms, k, chosen, rewarded)
+        elif rewarded:
+            _reinforce(state.weights, k, chosen, state.constants[0], state.counts[ITEMS])
+    if state.counts[KIND] != EXP3:
+        for k in range(len(clicks)):  # in a loop of its own: by now the numbers just written can be read without waiting
+            _play(state, k, slate.marks[k, 0] // state.arms.base.shape[2])
     return False
 
 
 @hot
-def _reinforce(state: State, k: int, chosen: int) -> None:
-    """w_i <- w_i exp(gamma / (p_i L)) after a reward of 1."""
-    weights, items, gamma = state.weights[k], state.weights.shape[1], state.constants[0]
-    total = 0.0
-    for i in range(items):
-        total += weights[i]
-    p = (1 - gamma) * weights[chosen] / total + gamma / items
-    weights[chosen] *= math.exp(gamma / (p * items))
-    if weights[chosen] > HUGE:  # only ratios matter
-        for i in range(items):
-            weights[i] /= HUGE
+def _reinforce(weights: Weights, k: int, chosen: int, gamma: float, items: int) -> None:
+    """w_i <- w_i exp(gamma / (p_i L)) after a reward of 1, where p_i = (1 - gamma) w_i / W + gamma / L."""
+    each, block = weights.each[k], weights.block[k]
+    b, i = divmod(chosen, each.shape[1])
+    p = (1 - gamma) * each[b, i] / _total(block) + gamma / items
+    each[b, i] *= math.exp(gamma / (p * items))
+    block[b] = _total(each[b])
+    if each[b, i] > HUGE:  # only ratios matter
+        for a in range(len(block)):
+            for j in range(each.shape[1]):
+                each[a, j] /= HUGE
+            block[a] = _total(each[a])
 
 
 class RankedBandits(Ranker):
@@ -174,11 +277,11 @@ class RankedBandits(Ranker):
         if inside == "exp3" and constant > 1:
             raise ValueError(f"exploration: {constant} is no probability; Exp3's gamma is at most 1")
         self.record(inside=inside, exploration=constant)
-        one = no_beliefs(items, 1)
-        parts: list[Any] = [np.repeat(part[None], size, axis=0) for part in one]
-        rows = Beliefs(*parts)
-        weights = np.ones((size, items)) if inside == "exp3" else np.ones((1, items))
-        self.state = State(rows, weights, np.array([constant]), np.array([KINDS[inside]]))
+        arms = no_arms(1 if inside == "exp3" else size, items)
+        each = np.zeros((size if inside == "exp3" else 1, *in_blocks(items)))
+        each.reshape(len(each), -1)[:, :items] = 1.0
+        weights = Weights(each, each.sum(axis=2))
+        self.state = State(arms, weights, np.array([constant]), np.array([KINDS[inside], items, 0]))
 
 
 register(State, RankedBandits)
