@@ -6,7 +6,7 @@
 | N_kl(t), S_kl(t)                        | ``State.shown``, ``State.hits``                                   |
 | theta_hat_k = S_k / sum_l kappa_l N_kl  | ``State.mean``                                                    |
 | L(t)                                    | the K items of largest theta_hat                                  |
-| U_k(t): the largest q with sum_l N_kl d(S_kl / N_kl, kappa_l q) <= delta | ``_upper``                        |
+| U_k(t): the largest q with sum_l N_kl d(S_kl / N_kl, kappa_l q) <= delta | ``Bounds`` of ``pie.py``          |
 | B(t)                                    | items that do not lead, with U_k >= theta_hat of the last leader  |
 | delta = (1 + epsilon) log t             | ``constants``                                                     |
 
@@ -25,34 +25,38 @@ from numpy.typing import ArrayLike
 from recurrank._arrays import Bools, Floats, Ints
 from recurrank._compiled import hot
 from recurrank.catalogue import Catalogue
-from recurrank.rankers.optimism import STEEP, Beliefs, no_beliefs
-from recurrank.rankers.pie import changed, explorer, lead
+from recurrank.rankers.divergence import kl
+from recurrank.rankers.pie import Bounds, Leaders, changed, explorer, lead, member, no_bounds, no_leaders
 from recurrank.rankers.ranker import Buffer, Ranker, Seed, examined, positive, register
 
 
 class State(NamedTuple):
-    beliefs: Beliefs
+    leaders: Leaders
+    bounds: Bounds
+    seen: Ints  # (L,)
+    clicks: Ints  # (L,)
     mean: Floats  # (L,) theta_hat; 0 for items never shown
     weight: Floats  # (L,) sum_l kappa_l N_kl
     shown: Ints  # (L, K)
     hits: Ints  # (L, K)
-    member: Ints  # (L,) B(t)
     examination: Floats  # (K,)
-    constants: Floats  # 1 + epsilon
+    constants: Floats  # (1,) 1 + epsilon
+    clock: Ints  # (1,) slates served
 
 
 @hot
 def rank(state: State, rng: np.random.Generator, slate: Buffer) -> None:
-    beliefs, last = state.beliefs, len(slate.items) - 1
-    beliefs.clock[0] += 1
-    lead(state.mean, beliefs)
+    last = len(slate.items) - 1
+    state.clock[0] += 1
+    lead(state.mean, state.leaders)
     for k in range(len(slate.items)):
-        slate.items[k] = beliefs.best[k]
+        slate.items[k] = state.leaders.best[k]
     if rng.random() < 0.5:
         return
-    count = explorable(state, state.constants[0] * math.log(beliefs.clock[0]), beliefs.score[last])
+    bar = state.leaders.score[last]
+    count = explorable(state, state.constants[0] * math.log(state.clock[0]), bar)
     if count > 0:
-        slate.items[last] = state.member[int(rng.random() * count)]
+        slate.items[last] = member(state.bounds, bar, int(rng.random() * count))
 
 
 @hot
@@ -61,77 +65,28 @@ def _divergence(state: State, item: int, q: float) -> tuple[float, float]:
     total, slope = 0.0, 0.0
     for k in range(len(state.examination)):
         n = state.shown[item, k]
-        if n == 0:
-            continue
-        p, at = state.hits[item, k] / n, state.examination[k] * q
-        if p > 0.0:
-            total += n * p * math.log(p / at)
-        if p < 1.0:
-            total += n * (1 - p) * math.log((1 - p) / (1 - at))
-        slope += n * state.examination[k] * (at - p) / (at * (1 - at))
+        if n > 0:
+            p, at = state.hits[item, k] / n, state.examination[k] * q
+            total += n * kl(p, at)
+            slope += n * state.examination[k] * (at - p) / (at * (1 - at))
     return total, slope
 
 
-@hot
-def _upper(state: State, item: int, delta: float) -> tuple[float, float]:
-    """U(t) and its slope in delta: Newton's method from the right of the solution, where Phi is convex and rising.
-
-    By Pinsker, Phi(q) >= 2 (S - N~ q)^2 / N, so the solution is not above S / N~ + sqrt(N delta / 2) / N~.
-    """
-    weight = state.weight[item]
-    if weight == 0.0:
-        return np.inf, 0.0
-    seen = state.beliefs.seen[item]
-    most = 1.0 - 1e-12
-    q = min(state.mean[item] + math.sqrt(seen * delta / 2) / weight, most)
-    if q == most:
-        value, slope = _divergence(state, item, q)
-        if value <= delta or slope <= 0.0:
-            return 1.0, 0.0  # it cannot grow
-        low = min(state.mean[item], 0.5)
-        for _ in range(60):  # down to where Newton's method is safe: still to the right, but not at the edge
-            middle = (low + q) / 2
-            value, slope = _divergence(state, item, middle)
-            if value <= delta or slope <= 0.0:
-                low = middle
-            else:
-                q = middle
-            if q - low < 1e-3 * (1 - q):
-                break
-    for _ in range(60):
-        value, slope = _divergence(state, item, q)
-        step = (value - delta) / slope if slope > 0.0 else 0.0
-        if step <= 1e-15:
-            return q, 1 / slope if slope > 0.0 else STEEP
-        if _divergence(state, item, max(q - step, 1e-12))[1] <= 0.0:  # no q has Phi <= delta: the q of least Phi it is
-            low = max(q - step, 1e-12)
-            for _ in range(100):
-                middle = (low + q) / 2
-                if _divergence(state, item, middle)[1] <= 0.0:
-                    low = middle
-                else:
-                    q = middle
-            return q, STEEP
-        q -= step
-    return q, STEEP
-
-
-explorable = explorer(_upper)
+explorable = explorer(_divergence, True)
 
 
 @hot
 def learn(state: State, slate: Buffer, clicks: Bools) -> bool:
-    beliefs = state.beliefs
     for k in range(len(clicks)):
         item = slate.items[k]
-        beliefs.seen[item] += 1
-        beliefs.clicks[item] += clicks[k]
+        state.seen[item] += 1
+        state.clicks[item] += clicks[k]
         state.shown[item, k] += 1
         state.hits[item, k] += clicks[k]
         state.weight[item] += state.examination[k]
         # to 12 decimals, so that what is equal but for the order of its sums is equal
-        state.mean[item] = math.floor(beliefs.clicks[item] / state.weight[item] * 1e12 + 0.5) / 1e12
-        changed(state.mean, beliefs, item)
+        state.mean[item] = math.floor(state.clicks[item] / state.weight[item] * 1e12 + 0.5) / 1e12
+        changed(state.mean, state.leaders, state.bounds, item)
     return False
 
 
@@ -171,14 +126,17 @@ class PBMPIE(Ranker):
         self.record(examination=known.tolist(), epsilon=positive("epsilon", epsilon, zero=True))
         items, size = len(self.catalogue), self.positions
         self.state = State(
-            beliefs=no_beliefs(items, size),
+            leaders=no_leaders(size),
+            bounds=no_bounds(items),
+            seen=np.zeros(items, np.int64),
+            clicks=np.zeros(items, np.int64),
             mean=np.zeros(items),
             weight=np.zeros(items),
             shown=np.zeros((items, size), np.int64),
             hits=np.zeros((items, size), np.int64),
-            member=np.zeros(items, np.int64),
             examination=known,
             constants=np.array([1.0 + epsilon]),
+            clock=np.zeros(1, np.int64),
         )
 
 

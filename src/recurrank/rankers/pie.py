@@ -5,7 +5,7 @@
 |---------------------------------------------|----------------------------------------------------------------|
 | theta_hat_i(n), t_i(n)                      | ``clicks / seen``, ``seen``                                    |
 | L(n) = (j_1, ..., j_L), the leaders         | the K items of largest theta_hat, in order                     |
-| b_i(n) = max { q : t_i kl(theta_hat_i, q) <= log n + 4 log log n } | ``kl_index``                            |
+| b_i(n) = max { q : t_i kl(theta_hat_i, q) <= log n + 4 log log n } | ``Bounds``                              |
 | B(n)                                        | items that do not lead, with b_i(n) >= theta_hat of the last leader |
 | PIE(l)                                      | with probability 1/2, a random item of B(n) at position l       |
 
@@ -23,104 +23,235 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from recurrank._arrays import Bools, Floats, Ints, as_count
-from recurrank._compiled import hot
+from recurrank._compiled import hot, rare
 from recurrank.catalogue import Catalogue
-from recurrank.rankers.cascade_ucb import kl_index, kl_level
+from recurrank.rankers.cascade_ucb import kl_level
+from recurrank.rankers.divergence import kl
 from recurrank.rankers.linear_scores import best_of
-from recurrank.rankers.optimism import BELOW, STEEP, Beliefs, insert, no_beliefs
+from recurrank.rankers.optimism import insert
 from recurrank.rankers.ranker import Buffer, Ranker, Seed, positive, register
+from recurrank.rankers.tournament import in_blocks
 
-AT = 0
+AT, CLOCK = 0, 1
+MOST = 1 - 1e-12
+"""Close enough to 1, where a divergence is infinite."""
+SLACK = 1e-9
+"""More than rounding changes a bound."""
+
+
+class Leaders(NamedTuple):
+    """The K items of largest mean."""
+
+    best: Ints  # (K,) in order
+    score: Floats  # (K,) their means
+    old: Ints  # (K,) room for the last ones
+    others: Floats  # (1,) what the means of all others do not exceed
+
+
+class Bounds(NamedTuple):
+    """What is known of every upper confidence bound b, in blocks; what fills up the last block is never explored.
+
+    least <= b <= max(floor, base + rise f), now and, as long as the item is not observed again, for every larger f.
+    """
+
+    least: Floats  # (B, S)
+    base: Floats  # (B, S)
+    rise: Floats  # (B, S)
+    floor: Floats  # (B, S)
+    inside: Ints  # (B,) how many of B(n) are in each block
 
 
 class State(NamedTuple):
-    beliefs: Beliefs
+    leaders: Leaders
+    bounds: Bounds
+    seen: Ints  # (L,)
+    clicks: Ints  # (L,)
     mean: Floats  # (L,) theta_hat; 0 for items never seen
-    member: Ints  # (L,) B(n)
-    constants: Floats  # the 4 of log n + 4 log log n
-    settings: Ints  # (1,) l - 1
+    constants: Floats  # (1,) the 4 of log n + 4 log log n
+    settings: Ints  # (2,) l - 1, and slates served
+
+
+def no_leaders(positions: int) -> Leaders:
+    """Before any feedback."""
+    return Leaders(np.arange(positions), np.zeros(positions), np.zeros(positions, np.int64), np.full(1, np.inf))
+
+
+def no_bounds(items: int) -> Bounds:
+    """Before any feedback: anything is possible."""
+    shape = in_blocks(items)
+    base = np.full(shape, 2.0)
+    base.reshape(-1)[items:] = -1.0
+    return Bounds(np.full(shape, -1.0), base, np.zeros(shape), np.full(shape, -1.0), np.zeros(shape[0], np.int64))
 
 
 @hot
 def rank(state: State, rng: np.random.Generator, slate: Buffer) -> None:
-    beliefs = state.beliefs
-    beliefs.clock[0] += 1
-    lead(state.mean, beliefs)
+    state.settings[CLOCK] += 1
+    lead(state.mean, state.leaders)
     for k in range(len(slate.items)):
-        slate.items[k] = beliefs.best[k]
+        slate.items[k] = state.leaders.best[k]
     if rng.random() < 0.5:
         return
-    count = explorable(state, kl_level(beliefs.clock[0], state.constants[0]), beliefs.score[len(beliefs.score) - 1])
+    level, bar = kl_level(state.settings[CLOCK], state.constants[0]), state.leaders.score[len(slate.items) - 1]
+    count = explorable(state, level, bar)
     if count > 0:
-        place_at(slate, state.settings[AT], state.member[int(rng.random() * count)])
+        place_at(slate, state.settings[AT], member(state.bounds, bar, int(rng.random() * count)))
 
 
 @hot
-def lead(mean: Floats, beliefs: Beliefs) -> None:
+def lead(mean: Floats, leaders: Leaders) -> None:
     """The leaders in order: the old ones sorted anew, unless one of the others may have come up to the last of them."""
-    size = len(beliefs.best)
+    best, score, old, size = leaders.best, leaders.score, leaders.old, len(leaders.best)
     for k in range(size):
-        beliefs.near[k] = beliefs.best[k]
+        old[k] = best[k]
     count = 0
     for k in range(size):
-        count = insert(beliefs.best, beliefs.score, count, beliefs.near[k], mean[beliefs.near[k]])
-    if beliefs.score[size - 1] > beliefs.reach[BELOW]:
+        count = insert(best, score, count, old[k], mean[old[k]])
+    if score[size - 1] > leaders.others[0]:
         return
-    best_of(mean, beliefs.best, beliefs.score)
-    mark_leaders(beliefs, 1)
-    beliefs.reach[BELOW] = -1.0
+    best_of(mean, best, score)
+    leaders.others[0] = -1.0
     for item in range(len(mean)):
-        if not beliefs.inside[item]:
-            beliefs.reach[BELOW] = max(beliefs.reach[BELOW], mean[item])
-    mark_leaders(beliefs, 0)
+        if mean[item] > leaders.others[0] and not leading(leaders, item):
+            leaders.others[0] = mean[item]
 
 
 @hot
-def changed(mean: Floats, beliefs: Beliefs, item: int) -> None:
-    """An item's mean has changed: it may have come up to the leaders, and its index is unknown until computed again."""
-    leading = False
-    for k in range(len(beliefs.best)):
-        leading |= beliefs.best[k] == item
-    if not leading:
-        beliefs.reach[BELOW] = max(beliefs.reach[BELOW], mean[item])
-    beliefs.value[item], beliefs.slope[item], beliefs.when[item] = -1.0, STEEP, -1.0
+def leading(leaders: Leaders, item: int) -> bool:
+    found = False
+    for k in range(len(leaders.best)):
+        found |= leaders.best[k] == item
+    return found
 
 
-def explorer(index: Callable[..., tuple[float, float]]) -> Callable[..., int]:
-    """A compiled ``explorable(state, f, bar)`` for an index ``index(state, item, f) -> (value, slope)``.
+@hot
+def changed(mean: Floats, leaders: Leaders, bounds: Bounds, item: int) -> None:
+    """An item's mean has changed: it may have come up to the leaders, and nothing is known of its bound."""
+    if not leading(leaders, item):
+        leaders.others[0] = max(leaders.others[0], mean[item])
+    forget(bounds, item, 2.0)
 
-    It leaves B(n), in the order of item numbers, in ``state.member`` and returns how many there are. Indices are computed
-    only where their bounds (``optimism.py``) do not decide.
+
+@hot
+def forget(bounds: Bounds, item: int, most: float) -> None:
+    """Know no more of an item's bound than that it is at most ``most``."""
+    b = item // bounds.least.shape[1]
+    i = item - b * bounds.least.shape[1]
+    bounds.least[b, i], bounds.base[b, i], bounds.rise[b, i], bounds.floor[b, i] = -1.0, most, 0.0, -1.0
+
+
+@hot
+def member(bounds: Bounds, bar: float, number: int) -> int:
+    """An item of B(n), by its place in the order of item numbers."""
+    b = 0
+    while number >= bounds.inside[b]:
+        number -= bounds.inside[b]
+        b += 1
+    i = 0
+    while number > 0 or bounds.least[b, i] < bar:
+        number -= bounds.least[b, i] >= bar
+        i += 1
+    return int(b * bounds.least.shape[1] + i)
+
+
+def explorer(divergence: Callable[..., tuple[float, float]], reaches_one: bool) -> Callable[..., int]:
+    """A compiled ``explorable(state, f, bar)``: how many items, other than leaders, have an upper confidence bound >= bar.
+
+    Which ones, :func:`member` tells. ``divergence(state, item, q)`` is some Phi(q), convex, and its derivative; the upper
+    confidence bound is the largest q <= 1 with Phi(q) <= f, or where Phi is least if there is none. So bar is not above it
+    if and only if Phi(bar) <= f or Phi falls at bar: no equation needs to be solved. ``reaches_one`` tells whether it may
+    be 1 where Phi is infinite.
     """
 
     @hot
     def explorable(state: Any, f: float, bar: float) -> int:
-        beliefs, count = state.beliefs, 0
-        mark_leaders(beliefs, 1)
-        for item in range(len(state.mean)):
-            inside = beliefs.value[item] >= bar
-            undecided = not inside and beliefs.value[item] + (f - beliefs.when[item]) * beliefs.slope[item] >= bar
-            if undecided and not beliefs.inside[item]:
-                value, slope = index(state, item, f)
-                beliefs.value[item], beliefs.slope[item], beliefs.when[item] = value, slope, f
-                inside = value >= bar
-            if inside and not beliefs.inside[item]:
-                state.member[count] = item
-                count += 1
-        mark_leaders(beliefs, 0)
-        return count
+        leaders, bounds = state.leaders, state.bounds
+        for k in range(len(leaders.best)):
+            forget(bounds, leaders.best[k], -1.0)
+        total = 0
+        for b in range(len(bounds.inside)):
+            least, base, rise, floor = bounds.least[b], bounds.base[b], bounds.rise[b], bounds.floor[b]
+            inside, possible = 0, 0
+            for i in range(len(least)):
+                inside += least[i] >= bar
+                possible += (least[i] >= bar) | (base[i] + rise[i] * f >= bar - SLACK) | (floor[i] >= bar - SLACK)
+            if possible > inside:
+                inside = decide(state, b, f, bar)
+            bounds.inside[b] = inside
+            total += inside
+        for k in range(len(leaders.best)):
+            forget(bounds, leaders.best[k], 2.0)
+        return total
+
+    @rare
+    def decide(state: Any, b: int, f: float, bar: float) -> int:
+        """Make ``least`` tell which items of a block are inside; how many."""
+        bounds, inside = state.bounds, 0
+        least, base, rise, floor = bounds.least[b], bounds.base[b], bounds.rise[b], bounds.floor[b]
+        for i in range(len(least)):
+            if least[i] < bar and (base[i] + rise[i] * f >= bar - SLACK or floor[i] >= bar - SLACK):
+                decide_one(state, b, i, f, bar)
+            inside += least[i] >= bar
+        return inside
+
+    @hot
+    def decide_one(state: Any, b: int, i: int, f: float, bar: float) -> None:
+        """One item, and as good bounds as two values of Phi give: tangents are above, chords below."""
+        bounds = state.bounds
+        item = b * bounds.least.shape[1] + i
+        if state.seen[item] == 0 or bar == 0.0:
+            bounds.least[b, i] = np.inf if state.seen[item] == 0 else 0.0
+            return
+        if bar > 1.0:
+            bounds.base[b, i], bounds.rise[b, i], bounds.floor[b, i] = 1.0, 0.0, -1.0
+            return
+        x = min(bar, MOST)
+        value, slope = divergence(state, item, x)
+        if bar == 1.0 and slope > 0.0 and not reaches_one:
+            return
+        if slope <= 0.0:
+            bounds.least[b, i] = max(bar, turn(state, item, x, MOST)[0])
+            return
+        bounds.base[b, i], bounds.rise[b, i], bounds.floor[b, i] = x - value / slope, 1 / slope, -1.0
+        q = x - (value - f) / slope
+        if value <= f:
+            bounds.least[b, i] = bar
+            q = min(q, MOST)
+            high, steep = divergence(state, item, q)
+            if high <= f:
+                bounds.least[b, i] = max(bar, q)
+            else:
+                bounds.base[b, i], bounds.rise[b, i] = q - high / steep, 1 / steep
+                bounds.least[b, i] = max(bar, x + (f - value) * (q - x) / (high - value) - SLACK)
+        elif q <= 0.0 or divergence(state, item, q)[1] <= 0.0:
+            bounds.least[b, i], bounds.floor[b, i] = turn(state, item, max(q, 1 - MOST), x)
+
+    @hot
+    def turn(state: Any, item: int, low: float, high: float) -> tuple[float, float]:
+        """Closer to where Phi is least, from below, where it falls, and from above."""
+        if divergence(state, item, low)[1] > 0.0:
+            return -1.0, low
+        for _ in range(12):
+            middle = (low + high) / 2
+            if divergence(state, item, middle)[1] <= 0.0:
+                low = middle
+            else:
+                high = middle
+        return low, high
 
     return explorable
 
 
 @hot
-def mark_leaders(beliefs: Beliefs, mark: int) -> None:
-    """In ``beliefs.inside``, which PIE has no other use for."""
-    for k in range(len(beliefs.best)):
-        beliefs.inside[beliefs.best[k]] = mark
+def _divergence(state: State, item: int, q: float) -> tuple[float, float]:
+    """T kl(theta_hat, q) and its derivative; theta_hat is where it is least."""
+    n, p = state.seen[item], state.mean[item]
+    if q <= p:
+        return 0.0, 0.0
+    return n * kl(p, q), n * (q - p) / (q * (1 - q))
 
 
-explorable = explorer(kl_index)
+explorable = explorer(_divergence, False)
 
 
 @hot
@@ -133,13 +264,12 @@ def place_at(slate: Buffer, position: int, item: int) -> None:
 
 @hot
 def learn(state: State, slate: Buffer, clicks: Bools) -> bool:
-    beliefs = state.beliefs
     for k in range(len(clicks)):
         item = slate.items[k]
-        beliefs.seen[item] += 1
-        beliefs.clicks[item] += clicks[k]
-        state.mean[item] = beliefs.clicks[item] / beliefs.seen[item]
-        changed(state.mean, beliefs, item)
+        state.seen[item] += 1
+        state.clicks[item] += clicks[k]
+        state.mean[item] = state.clicks[item] / state.seen[item]
+        changed(state.mean, state.leaders, state.bounds, item)
         if clicks[k]:
             break
     return False
@@ -182,9 +312,14 @@ class PIE(Ranker):
             raise ValueError(f"explore_at: {at} is below the last position; give 1 to {self.positions}")
         self.record(explore_at=at, exploration=positive("exploration", exploration, zero=True))
         items = len(self.catalogue)
-        beliefs = no_beliefs(items, self.positions)
         self.state = State(
-            beliefs, np.zeros(items), np.zeros(items, np.int64), np.array([float(exploration)]), np.array([at - 1])
+            leaders=no_leaders(self.positions),
+            bounds=no_bounds(items),
+            seen=np.zeros(items, np.int64),
+            clicks=np.zeros(items, np.int64),
+            mean=np.zeros(items),
+            constants=np.array([float(exploration)]),
+            settings=np.array([at - 1, 0]),
         )
 
 

@@ -24,6 +24,7 @@ from recurrank._arrays import Bools, Floats, Ints
 from recurrank._compiled import hot
 from recurrank.catalogue import Catalogue
 from recurrank.rankers.cascade_ucb import kl_level
+from recurrank.rankers.divergence import kl
 from recurrank.rankers.optimism import kl_upper
 from recurrank.rankers.ranker import Buffer, Ranker, Seed, positive, register
 from recurrank.rankers.tournament import AHEAD, LEVEL, MARGIN, SLACK, Arms, X, in_blocks, no_arms, tournament
@@ -77,13 +78,6 @@ def _kl_index(seen: int, clicks: int, level: float) -> float:
 
 
 @hot
-def _kl(p: float, q: float) -> float:
-    """The divergence of Bernoulli laws; p <= q < 1."""
-    divergence = (1 - p) * math.log((1 - p) / (1 - q))
-    return divergence + p * math.log(p / q) if p > 0.0 else divergence
-
-
-@hot
 def _kl_line(seen: int, clicks: int, level: float, hint: float) -> tuple[float, float]:
     """A tangent: kl(p, .) is convex, so for any q, n (kl + (index - q) kl') <= level, where kl' = (q - p) / (q (1 - q)).
 
@@ -98,7 +92,7 @@ def _kl_line(seen: int, clicks: int, level: float, hint: float) -> tuple[float, 
             if q <= p + 1e-9:  # too steep to be of use
                 return 2.0, 0.0
         inverse = q * (1 - q) / (q - p)
-        base, rise = q - _kl(p, q) * inverse, inverse / seen
+        base, rise = q - kl(p, q) * inverse, inverse / seen
         step = base + rise * level - q
         if abs(step) < 1e-4 * (1 - q):
             break
@@ -109,7 +103,7 @@ def _kl_line(seen: int, clicks: int, level: float, hint: float) -> tuple[float, 
 @hot
 def _kl_reaches(seen: int, clicks: int, level: float, q: float) -> bool:
     p = clicks / seen
-    return bool(q <= p or (q < 1.0 and seen * _kl(p, q) <= level))
+    return bool(q <= p or (q < 1.0 and seen * kl(p, q) <= level))
 
 
 _ucb1_best, _ucb1_observe, _ucb1_play = tournament(_ucb1_index, _ucb1_line, _ucb1_reaches)
