@@ -27,7 +27,7 @@ from recurrank.rankers.cascade_ucb import kl_level
 from recurrank.rankers.divergence import kl
 from recurrank.rankers.optimism import kl_upper
 from recurrank.rankers.ranker import Buffer, Ranker, Seed, positive, register
-from recurrank.rankers.tournament import AHEAD, LEVEL, MARGIN, SLACK, Arms, X, in_blocks, no_arms, tournament
+from recurrank.rankers.tournament import AHEAD, LEVEL, MARGIN, Arms, X, in_blocks, no_arms, tournament
 
 UCB1, KLUCB, EXP3 = 0, 1, 2
 KINDS = {"ucb1": UCB1, "klucb": KLUCB, "exp3": EXP3}
@@ -84,8 +84,8 @@ def _kl_line(seen: int, clicks: int, level: float, hint: float) -> tuple[float, 
     Its value now is the next q of Newton's method; so its error is of the order of the square of the last step.
     """
     p, q = clicks / seen, hint
-    for _ in range(5):
-        if not p + 1e-9 < q < 1.0:
+    for turn in range(4):
+        if turn == 3 or not p + 1e-9 < q < 1.0:  # the hint was not close
             q = _kl_index(seen, clicks, level)
             if q >= 1.0:
                 return 1.0, 0.0
@@ -132,7 +132,7 @@ def _keep_time(state: State) -> None:
     if t % SPAN == 1:
         times[AHEAD] = _moment(state, t + SPAN)[1]
         # Of the order by which a tangent of KL-UCB, made when all arms were last chosen, is too high; UCB1 has none.
-        times[MARGIN] = max(SLACK, min(1e-5 * (state.counts[ITEMS] / t) ** 2, 1e-6)) if state.counts[KIND] == KLUCB else SLACK
+        times[MARGIN] = min(1e-4 * (state.counts[ITEMS] / t) ** 2, 1e-2) if state.counts[KIND] == KLUCB else 0.0
         for k in range(arms.leader.shape[0]):
             for b in range(arms.leader.shape[1]):
                 _play(state, k, b)

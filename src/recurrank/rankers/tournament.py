@@ -42,8 +42,8 @@ class Arms(NamedTuple):
     block_base: Floats  # (K, B) the line that a block stays below
     block_rise: Floats  # (K, B)
     leader: Ints  # (K, B) the best arm of a block, or -1 if that may change
-    # (4,) What the index depends on, x, x when all blocks are to be played anew, and how far apart lines must be to tell
-    # which is higher, relative to 1 + index: at least SLACK, and never growing.
+    # (4,) What the index depends on, x, x when all blocks are to be played anew, and by how much lines may be too high,
+    # relative to 1 - index where that is positive: never growing.
     times: Floats
 
 
@@ -87,7 +87,8 @@ def _highest(base: Floats, rise: Floats, x: float) -> int:
 
 @hot
 def _less(value: float, margin: float) -> float:
-    return value - margin * (1 + value)
+    """Clearly below an index; concave, so what is below it at both ends of a line is so between them."""
+    return value - SLACK * (1 + value) - margin * max(1 - value, 0.0)
 
 
 def tournament(
@@ -149,23 +150,23 @@ def tournament(
     def contest(arms: Arms, k: int, top: int) -> int:
         """The best arm, from the indices of all that may be it; the block ``top`` comes first, to set a high bar."""
         blocks, size, level, x = arms.leader.shape[1], arms.base.shape[2], arms.times[LEVEL], arms.times[X]
-        winner, bar, bar_seen, bar_clicks, bar_base, bar_rise = -1, 0.0, -1, -1, 0.0, 0.0
+        winner, bar, bar_seen, bar_clicks, bar_base, bar_rise = -1, 0.0, -1, -1, -1.0, 0.0
         for turn in range(blocks + 1):
             b = top if turn == 0 else turn - 1
-            if turn > 0 and (b == top or arms.block_base[k, b] + arms.block_rise[k, b] * x < _less(bar, SLACK)):
+            if turn > 0 and (b == top or arms.block_base[k, b] + arms.block_rise[k, b] * x < _less(bar, 0.0)):
                 continue
             base, rise, seen, clicks = arms.base[k, b], arms.rise[k, b], arms.seen[k, b], arms.clicks[k, b]
             for i in range(size):
-                if base[i] + rise[i] * x < _less(bar, SLACK):
+                if base[i] + rise[i] * x < _less(bar, 0.0):
                     continue
                 item = b * size + i
-                if seen[i] == bar_seen and clicks[i] == bar_clicks:  # the same index
-                    base[i], rise[i], winner = bar_base, bar_rise, min(item, winner)
+                if (seen[i] == bar_seen and clicks[i] == bar_clicks) or (base[i] == bar_base and rise[i] == bar_rise):
+                    base[i], rise[i], winner = bar_base, bar_rise, min(item, winner)  # the same index
                     continue
                 value = UNSEEN
                 if seen[i] > 0:
                     base[i], rise[i] = line(seen[i], clicks[i], level, base[i] + rise[i] * x)
-                    if base[i] + rise[i] * x < _less(bar, SLACK):
+                    if base[i] + rise[i] * x < _less(bar, 0.0):
                         continue
                     value = index(seen[i], clicks[i], level)
                 if winner < 0 or value > bar or (value == bar and item < winner):
