@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import signal
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -34,7 +35,13 @@ def serve(service: Service, keys: auth.Keys, limits: Limits, host: str, port: in
         lifespan="off",
     )
     server = _Server(config, ready)
-    server.run()
+    # uvicorn raises a signal again once it has drained; by then it has done its work
+    before = {number: signal.signal(number, lambda *_: None) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        server.run()
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
     if not server.listened:
         raise ValueError(f"port: nothing can listen at {host}:{port} (in use, or not allowed); give another --port")
 
