@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from collections import deque
 from collections.abc import Sequence
 from concurrent.futures import Future
@@ -17,6 +18,9 @@ from recurrank.serving.store.base import Operation
 
 LARGEST = 2_000
 """Operations in one transaction."""
+
+SLOW = 0.05
+"""Seconds of a transaction from which on it must not be waited for in an event loop."""
 
 WAITING = 20_000
 """Operations that may wait; more are refused."""
@@ -36,6 +40,8 @@ class Committer:
         self._size = 0
         self._wake = threading.Condition()
         self._stopping = False
+        self._gathered: list[tuple[Sequence[Operation], Any]] = []
+        self._slow_until = float("-inf")
         self._thread = threading.Thread(target=self._run, name="recurrank-commit", daemon=True)
         self._thread.start()
 
@@ -46,10 +52,28 @@ class Committer:
         return future.result()
 
     async def submit_async(self, operations: Sequence[Operation]) -> list[Any]:
-        """The same without blocking the event loop."""
-        future: asyncio.Future[list[Any]] = asyncio.get_running_loop().create_future()
-        self._put(operations, future)
+        """The same from an event loop."""
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[list[Any]] = loop.create_future()
+        if self._store.shared or time.monotonic() < self._slow_until:
+            self._put(operations, future)
+        else:
+            if self._stopping:
+                raise StoreError("the service is stopping; try again elsewhere or later")
+            if not self._gathered:
+                loop.call_soon(self._write_gathered)
+            self._gathered.append((operations, future))
         return await future
+
+    def _write_gathered(self) -> None:
+        """Write in the event loop itself what its last turn brought: for a file on a fast disk, handing a transaction to a
+        thread costs several times what the transaction does. Should the disk be slow, the thread takes over for a while.
+        """
+        group, self._gathered = self._gathered, []
+        began = time.monotonic()
+        self._write(group)
+        if time.monotonic() - began > SLOW:
+            self._slow_until = time.monotonic() + 10
 
     def stop(self) -> None:
         """Write what is waiting, and end."""
@@ -98,6 +122,9 @@ class Committer:
             else:
                 loops.setdefault(future.get_loop(), []).append((future, answer))
         for loop, settled in loops.items():
+            if threading.current_thread() is not self._thread:  # this is the event loop's own
+                _settle_all(settled)
+                continue
             try:
                 loop.call_soon_threadsafe(_settle_all, settled)
             except RuntimeError:  # its event loop has ended: nobody waits any more

@@ -9,7 +9,7 @@ from __future__ import annotations
 import sqlite3
 import threading
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -59,7 +59,8 @@ class SqliteStore(Store):
             self._guard.close()
             raise StoreError(f"{self.path}: {error}") from error
         self._write_lock, self._read_lock = threading.Lock(), threading.Lock()
-        self._positions: dict[int, int] | None = None
+        self._positions: dict[int, int] | None = None  # known as long as every transaction went well
+        self._last: int | None = None
 
     def _connect(self) -> sqlite3.Connection:
         connection = sqlite3.connect(self.path, isolation_level=None, check_same_thread=False, timeout=10)
@@ -77,11 +78,11 @@ class SqliteStore(Store):
                 connection.execute("COMMIT")
             except sqlite3.Error as error:
                 _rollback(connection)
-                self._positions = None
+                self._positions = self._last = None
                 raise StoreError(f"the store cannot be written: {error}") from error
             except BaseException:
                 _rollback(connection)
-                self._positions = None
+                self._positions = self._last = None
                 raise
 
     @contextmanager
@@ -110,7 +111,9 @@ class SqliteStore(Store):
         return bytes(t.execute("SELECT payload FROM events WHERE seq = ?", (served,)).fetchone()[0])
 
     def last(self, t: sqlite3.Connection) -> int:
-        return int(t.execute("SELECT coalesce(max(seq), 0) FROM events").fetchone()[0])
+        if self._last is None:  # nobody else writes
+            self._last = int(t.execute("SELECT coalesce(max(seq), 0) FROM events").fetchone()[0])
+        return self._last
 
     def positions(self, t: sqlite3.Connection) -> dict[int, int]:
         if self._positions is None:  # nobody else writes
@@ -118,10 +121,11 @@ class SqliteStore(Store):
         return self._positions
 
     def write(self, t: sqlite3.Connection, events: list[Event], new: list[Row], changed: list[Row]) -> None:
-        t.executemany("INSERT INTO events VALUES (?, ?, ?, ?, ?, ?, ?)", events)
-        t.executemany("INSERT INTO slates VALUES (?, ?, ?, ?, ?)", new)
-        change = "UPDATE slates SET status = ?, clicks = ? WHERE slate = ?"
-        t.executemany(change, [(row.status, row.clicks, row.slate) for row in changed])
+        _insert(t, "INSERT INTO events VALUES", events)
+        change = " ON CONFLICT (slate) DO UPDATE SET status = excluded.status, clicks = excluded.clicks"
+        _insert(t, "INSERT INTO slates VALUES", [*new, *changed], change)
+        if events:
+            self._last = events[-1].seq
 
     def events(self, after: int, limit: int, ranker: int | None = None) -> list[Event]:
         which = "" if ranker is None else f" AND e.ranker = {int(ranker)}"
@@ -130,8 +134,10 @@ class SqliteStore(Store):
             return [Event(seq, r, Kind(kind), *rest) for seq, r, kind, *rest in found]
 
     def newest(self) -> int:
+        if self._last is not None:
+            return self._last
         with self._reading() as reader:
-            return self.last(reader)
+            return int(reader.execute("SELECT coalesce(max(seq), 0) FROM events").fetchone()[0])
 
     def open_slates(self, ranker: int) -> list[int]:
         with self._reading() as reader:
@@ -203,6 +209,17 @@ class SqliteStore(Store):
             self._reader.close()
             self._writer.close()
             self._guard.close()
+
+
+def _insert(t: sqlite3.Connection, head: str, rows: Sequence[tuple[Any, ...]], tail: str = "") -> None:
+    """Many rows in few statements: each statement hands the interpreter to other threads, and has to wait to get it back."""
+    start = 0
+    while start < len(rows):
+        count = 1 << min(6, (len(rows) - start).bit_length() - 1)  # powers of two, so that there are few different statements
+        part = rows[start : start + count]
+        marks = ", ".join(["(" + ", ".join("?" * len(part[0])) + ")"] * count)
+        t.execute(f"{head} {marks}{tail}", [value for row in part for value in row])
+        start += count
 
 
 def migrate(connection: sqlite3.Connection) -> None:
