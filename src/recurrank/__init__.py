@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from recurrank import clicks, rankers, theory
     from recurrank.catalogue import Catalogue
+    from recurrank.client import AsyncClient, Client
     from recurrank.design.optimal import Design, g_optimal
     from recurrank.design.spanner import volumetric_spanner
     from recurrank.problem import Problem, synthetic, transform
@@ -23,7 +24,9 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOME = {
+    "AsyncClient": "recurrank.client",
     "Catalogue": "recurrank.catalogue",
+    "Client": "recurrank.client",
     "Design": "recurrank.design.optimal",
     "Problem": "recurrank.problem",
     "Ranker": "recurrank.rankers.ranker",
@@ -40,7 +43,9 @@ _HOME = {
 _MODULES = ("clicks", "rankers", "theory")
 
 __all__ = [
+    "AsyncClient",
     "Catalogue",
+    "Client",
     "Design",
     "Problem",
     "Ranker",

@@ -40,8 +40,8 @@ REMARKS = {
     "cascade": (
         "RecurRank loses nearly all of this in its first phase, and loses less than in the paper because its first slates show "
         "the explored items first, which differ as much as items can.\n"
-        "CascadeLinUCB is run as its own paper has it, with the bonus c sqrt(a' M^-1 a). The published number looks more like a "
-        "bonus without the square root, which explores less: docs/evaluation.md has the evidence, which is mixed.\n"
+        "CascadeLinUCB is run as its own paper has it, with the bonus c sqrt(a' M^-1 a). The published number looks more like "
+        "a bonus without the square root, which explores less: docs/evaluation.md has the evidence, which is mixed.\n"
         "TopRank is run with delta = 1/sqrt(T), which fits the published numbers best, and with its own paper's 1/T: here the "
         "published number lies between the two."
     ),

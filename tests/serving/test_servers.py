@@ -1,0 +1,208 @@
+"""Real servers, as an operator runs them: start, stop, drain, two side by side on PostgreSQL, one of them killed."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+
+import numpy as np
+import pytest
+
+import recurrank as rr
+from recurrank.client import AsyncClient, Client, ServiceError
+from recurrank.serving.events import Kind
+from recurrank.serving.fold import new_fold
+from recurrank.serving.service import Service
+from recurrank.serving.store import open_store
+
+ITEMS = [(f"i{n}", [1.0, n / 10]) for n in range(8)]
+COMMAND = [sys.executable, "-W", "ignore", "-m", "recurrank", "serve", "--port", "0"]
+
+
+@contextlib.contextmanager
+def serving(*arguments: str, **environment: str):
+    """A server process, and the address it says it listens at."""
+    process = subprocess.Popen(
+        [*COMMAND, *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, **environment, "PYTHONUNBUFFERED": "1"},
+    )
+    try:
+        line = process.stdout.readline()
+        found = re.search(r"http://\S+:\d+", line)
+        assert found, (line, process.stderr.read() if process.poll() is not None else "")
+        yield process, found[0]
+    finally:
+        process.kill()
+        process.communicate(timeout=30)
+
+
+def use(client: Client, rounds: int, rng: np.random.Generator) -> list[str]:
+    slates = []
+    for _ in range(rounds):
+        slate = client.rank("films")
+        assert client.feedback(slate, [k for k in range(2) if rng.random() < 0.5]) == "learned"
+        slates.append(slate.slate)
+    return slates
+
+
+def until(condition, seconds: float = 20.0) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "it did not happen in time"
+        time.sleep(0.05)
+
+
+def test_start_use_drain_and_start_again(tmp_path):
+    store = f"sqlite:///{tmp_path}/x.db"
+    (tmp_path / "recurrank.toml").write_text(f'store = "{store}"\nmax-body = 1\n')
+    with serving("--config", str(tmp_path / "recurrank.toml")) as (process, url), Client(url) as client:
+        assert client.create("films", 2, ITEMS, rounds=1000)
+        assert not client.create("films", 2, ITEMS, rounds=1000)
+        slates = use(client, 20, np.random.default_rng(0))
+        until(lambda: client.status("films")["learned"] == 20)
+        with pytest.raises(ServiceError, match="413"):
+            client.create("big", 2, [(f"i{n}", [1.0] * 1000) for n in range(1000)])
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(timeout=10) == 0
+    with serving(RECURRANK_STORE=store) as (process, url), Client(url) as client:
+        assert client.status("films")["learned"] == 20
+        assert client.feedback(slates[0], [0]) == "duplicate"
+        assert client.rank("films", slates[0]).slate == slates[0]
+        assert [line["name"] for line in client.rankers()] == ["films"]
+        client.delete("films")
+        with pytest.raises(ServiceError, match="404"):
+            client.rank("films")
+        process.send_signal(signal.SIGINT)
+        assert process.wait(timeout=10) == 0
+
+
+def test_the_client_for_event_loops(tmp_path):
+    async def all_of_it(url: str) -> dict:
+        async with AsyncClient(url) as client:
+            assert await client.create("films", 2, ITEMS, rounds=1000)
+            slates = await asyncio.gather(*(client.rank("films") for _ in range(20)))
+            assert set(await asyncio.gather(*(client.feedback(slate, [0]) for slate in slates))) == {"learned"}
+            assert len(await client.rankers()) == 1
+            status = await client.status("films")
+            await client.delete("films")
+            return status
+
+    with serving("--store", f"sqlite:///{tmp_path}/x.db") as (_, url):
+        assert asyncio.run(all_of_it(url))["name"] == "films"
+
+
+def test_the_client_tries_again_and_gives_up(tmp_path):
+    began = time.monotonic()
+    with Client("http://127.0.0.1:9", tries=2) as client, pytest.raises(Exception, match="refused"):
+        client.rank("films")
+    assert time.monotonic() - began < 5
+    with pytest.raises(ValueError, match=r"^tries: "):
+        Client("http://127.0.0.1:9", tries=0)
+
+
+def test_the_demo_learns_by_itself():
+    with serving("--demo") as (process, url), Client(url) as client:
+        until(lambda: client.status("demo")["learned"] > 50, seconds=60)
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(timeout=10) == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["--host", "0.0.0.0"], "host: .* no keys"),
+        (["--store", "mysql://x"], "store: "),
+        (["--config", "no-such-file.toml"], "no such file"),
+        (["--config", "pyproject.toml"], "is no option"),
+        (["--rate", "0"], "rate: "),
+        (["--port", "99999"], "port"),
+    ],
+)
+def test_a_server_that_cannot_start_says_so_in_a_line(arguments, says, tmp_path):
+    done = subprocess.run(
+        [*COMMAND, "--store", f"sqlite:///{tmp_path}/x.db", *arguments], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 2
+    assert re.search(says, done.stderr)
+    assert done.stderr.count("\n") == 1
+
+
+def test_a_port_in_use(tmp_path):
+    with serving("--store", f"sqlite:///{tmp_path}/x.db") as (_, url):
+        port = url.rpartition(":")[2]
+        command = [*COMMAND[:-1], port, "--store", f"sqlite:///{tmp_path}/y.db"]
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == 2
+    assert "give another --port" in done.stderr
+
+
+def test_keys_by_command_are_what_a_server_asks_for(tmp_path):
+    store = f"sqlite:///{tmp_path}/x.db"
+    keys = [sys.executable, "-m", "recurrank", "keys"]
+    made = subprocess.run(
+        [*keys, "create", "shop", "--role", "admin", "--store", store, "--json"], capture_output=True, check=True
+    )
+    secret = json.loads(made.stdout)["secret"]
+    with serving("--store", store) as (_, url):
+        with Client(url, tries=1) as client, pytest.raises(ServiceError, match="401"):
+            client.rankers()
+        with Client(url, secret) as client:
+            assert client.rankers() == []
+        listed = subprocess.run([*keys, "list", "--store", store], capture_output=True, check=True, text=True).stdout
+        assert "shop" in listed
+        assert secret not in listed
+        subprocess.run([*keys, "revoke", "shop", "--store", store], capture_output=True, check=True)
+
+
+def test_two_servers_on_postgresql_and_one_is_killed(database):
+    """Both rank and take feedback all the time; the learner dies; the other learns within seconds, nothing twice."""
+    rng = np.random.default_rng(0)
+    with (
+        serving("--store", database) as (first, one),
+        serving("--store", database) as (_, two),
+        Client(one) as a,
+        Client(two) as b,
+    ):
+        assert a.create("films", 2, ITEMS, rounds=1000)
+        until(lambda: any(line["name"] == "films" for line in b.rankers()))
+        slates = use(a, 15, rng) + use(b, 15, rng)
+        crossed = a.rank("films")  # ranked here, reported there
+        assert b.feedback(crossed, [0]) == "learned"
+        assert a.feedback(crossed, [0]) == "duplicate"
+        until(lambda: a.status("films")["learned"] == 31)
+        until(lambda: b.status("films")["learned"] == 31)
+        first.send_signal(signal.SIGKILL)
+        first.wait(timeout=10)
+        began = time.monotonic()
+        slates += use(b, 20, rng)
+        until(lambda: b.status("films")["learned"] == 51, seconds=10)
+        assert time.monotonic() - began < 10
+        assert {b.feedback(slate, [0]) for slate in slates} == {"duplicate"}
+    service = Service(open_store(database), start=False)
+    try:
+        desk = service.desk("films")
+        fold = new_fold(desk.config, desk.catalogue)
+        events = service.store.events(0, 10**6, desk.stored.number)
+        for event in events:
+            fold.apply(event)
+        assert fold.save() == desk.fold.save()
+        assert fold.counts["learned"] == 51
+        assert max(Counter(event.served for event in events if event.kind == Kind.LEARNED).values()) == 1
+    finally:
+        service.close()
+
+
+def test_public_names():
+    assert rr.Client is Client
+    assert rr.AsyncClient is AsyncClient
