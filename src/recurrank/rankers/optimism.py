@@ -4,12 +4,14 @@ Many algorithms show the K items of largest index, an upper confidence bound tha
 log t) for every item, seen or not. Computing all L of them each round is what makes published code slow. Every such
 index is a concave function of f, so its value and slope at some earlier f0 bound it now:
 
-    value(f0)  <=  index(f)  <=  value(f0) + (f - f0) slope(f0),
+    value(f0)  <=  index(f)  <=  value(f0) + (f - f0) slope(f0).
 
-and an item whose upper bound stays below the K-th best index computed so far cannot be shown. Nor need all bounds be
-looked at each round: a look at all of them keeps the items that could come near the K-th best index before f has grown by
-a little, and while that index stays above what the others can reach, only these few are looked at. The choice is exactly
-that of computing all; ties go to the smaller item number.
+Items are put in order by these bounds; only where they overlap are indices computed. Nor are all bounds looked at each
+round. A look at all keeps the items that could come near the K-th best index before f has grown by a little, in steps by
+how near. A step takes part in the choice only when the K-th best index has come down to it, and while that index stays
+above what all others can reach, nothing else is looked at. Items with the same statistics have the same index: those that
+tie with the K-th best, often hundreds, wait in a row, by number, where one that is not chosen stands for all behind it.
+The choice is exactly that of computing all; ties go to the smaller item number.
 """
 
 from __future__ import annotations
@@ -23,12 +25,16 @@ import numpy as np
 from recurrank._arrays import Floats, Ints
 from recurrank._compiled import hot
 
-NEAR, CHOICES, MANY = 0, 1, 2
-BELOW, UNTIL, MARGIN, LOOKED = 0, 1, 2, 3
+BELOW, UNTIL, MARGIN, LOOKED, BAR = 0, 1, 2, 3, 4
+PART, ROW, CHOICES, STEP, ENDS = 0, 1, 2, 3, 4
+AWAY, TAKES_PART, TIED, FELL = 0, 1, 2, 3
+STEPS = 64
 STAY = 40
 """Choices from one look at all items to the next, if all goes well."""
 STEEP = 1e290
 """A slope that bounds nothing (but times zero is zero)."""
+ROUNDING = 1e-12
+"""Bounds that are closer than this decide nothing: they are sums of rounded numbers."""
 
 
 class Beliefs(NamedTuple):
@@ -38,13 +44,13 @@ class Beliefs(NamedTuple):
     clicks: Ints  # (L,) clicks among them
     value: Floats  # (L,) the index when it was last computed; infinite for items never seen
     slope: Floats  # (L,) its slope in f then
-    when: Floats  # (L,) f then
-    near: Ints  # (L,) the first of these, as many as counts says, may be chosen before the next look at all
-    inside: Ints  # (L,) 1 for these
-    reach: Floats  # (4,) what the others stay below, until which f, the margin that set it, and f at the last look at all
-    counts: Ints  # (3,) how many are near, choices since the last look at all, and how many near ask for another
+    when: Floats  # (L,) f then; -1 for items observed since
+    near: Ints  # (2 L,) first those that take part, the K best in order; from L on the steps; at the end the row of ties
+    inside: Ints  # (L,) AWAY or on a step; TAKES_PART; TIED, in the row; FELL, it took part since the last look at all
+    reach: Floats  # (5,) what those away stay below, until which f, their margin below the bar, f at the last look, the bar
+    counts: Ints  # (4 + STEPS,) how many take part, the row's begin, choices since the last look, the next step, steps' ends
     best: Ints  # (K,) the last choice, best first
-    score: Floats  # (K,) its indices
+    score: Floats  # (K,) its indices, for algorithms that keep them
     clock: Ints  # (1,) slates served
 
 
@@ -56,10 +62,10 @@ def no_beliefs(items: int, positions: int) -> Beliefs:
         value=np.full(items, np.inf),
         slope=np.zeros(items),
         when=np.zeros(items),
-        near=np.zeros(items, np.int64),
+        near=np.zeros(2 * items, np.int64),
         inside=np.zeros(items, np.int64),
-        reach=np.array([np.inf, -1.0, 0.01, 0.0]),
-        counts=np.zeros(3, np.int64),
+        reach=np.array([np.inf, -1.0, 0.01, 0.0, np.inf]),
+        counts=np.array([0, 2 * items, 0, STEPS] + STEPS * [0]),
         best=np.arange(positions),
         score=np.zeros(positions),
         clock=np.zeros(1, np.int64),
@@ -71,11 +77,11 @@ def observe(beliefs: Beliefs, item: int, clicked: bool) -> None:
     """One more observation of an item: its index is unknown until it is computed again."""
     beliefs.seen[item] += 1
     beliefs.clicks[item] += clicked
-    beliefs.value[item], beliefs.when[item] = np.inf, -1.0
-    if beliefs.inside[item] == 0:  # an answer to an old slate can bring anything near
-        beliefs.inside[item] = 1
-        beliefs.near[beliefs.counts[NEAR]] = item
-        beliefs.counts[NEAR] += 1
+    beliefs.when[item] = -1.0
+    if beliefs.inside[item] != TAKES_PART:  # an answer to an old slate can bring anything near
+        beliefs.inside[item] = TAKES_PART
+        beliefs.near[beliefs.counts[PART]] = item
+        beliefs.counts[PART] += 1
 
 
 @hot
@@ -98,75 +104,179 @@ def selector(index: Callable[..., tuple[float, float]], same: Callable[..., bool
     """A compiled ``choose(state, beliefs, f)`` for an index ``index(state, item, f) -> (value, slope)``.
 
     ``same(state, a, b)`` tells that two items have the same statistics and so the same index. ``choose`` leaves the K best
-    items in ``beliefs.best`` and their indices in ``beliefs.score``.
+    items in ``beliefs.best``.
     """
 
     @hot
-    def refresh(state: Any, beliefs: Beliefs, item: int, f: float) -> float:
-        value, slope = index(state, item, f)
-        beliefs.value[item], beliefs.slope[item], beliefs.when[item] = value, slope, f
-        return value
+    def refresh(state: Any, beliefs: Beliefs, item: int, f: float) -> None:
+        beliefs.value[item], beliefs.slope[item] = index(state, item, f)
+        beliefs.when[item] = f
 
     @hot
-    def best_near(state: Any, beliefs: Beliefs, f: float) -> None:
-        """The best of the items that are near; the last choice sets a high bar for all others."""
-        value, slope, when, best = beliefs.value, beliefs.slope, beliefs.when, beliefs.best
-        bar = np.inf
-        for k in range(len(best)):
-            bar = min(bar, refresh(state, beliefs, best[k], f))
-        count = 0
-        for n in range(beliefs.counts[NEAR]):
+    def most(beliefs: Beliefs, item: int, f: float) -> float:
+        """What the index is at most."""
+        return float(beliefs.value[item] + (f - beliefs.when[item]) * beliefs.slope[item])
+
+    @hot
+    def before(state: Any, beliefs: Beliefs, a: int, b: int, f: float) -> bool:
+        """Whether the index of a is larger than that of b, or equal and its number smaller."""
+        value, when = beliefs.value, beliefs.when
+        if value[a] > most(beliefs, b, f) + ROUNDING:
+            return True
+        if value[b] > most(beliefs, a, f) + ROUNDING:
+            return False
+        if not same(state, a, b):
+            if when[a] != f:
+                refresh(state, beliefs, a, f)
+            if when[b] != f:
+                refresh(state, beliefs, b, f)
+            if value[a] != value[b]:
+                return bool(value[a] > value[b])
+        return a < b
+
+    @hot
+    def take(state: Any, beliefs: Beliefs, item: int, f: float) -> None:
+        """Let an item take part: in its place if it is one of the K best so far, else behind them."""
+        near, last, k = beliefs.near, len(beliefs.best) - 1, beliefs.counts[PART]
+        beliefs.inside[item] = TAKES_PART
+        beliefs.counts[PART] += 1
+        if k > last:
+            if not before(state, beliefs, item, near[last], f):
+                near[k] = item
+                return
+            near[k] = near[last]
+            k = last
+        while k > 0 and before(state, beliefs, item, near[k - 1], f):
+            near[k] = near[k - 1]
+            k -= 1
+        near[k] = item
+
+    @hot
+    def settle(state: Any, beliefs: Beliefs, f: float) -> None:
+        """Put those that take part in order anew, without those that fell below what all others stay below."""
+        counts, reach = beliefs.counts, beliefs.reach
+        part = counts[PART]
+        counts[PART] = 0
+        for n in range(part):
             item = beliefs.near[n]
-            if value[item] + (f - when[item]) * slope[item] >= bar:
-                # Equal to the last of a full list, and behind it by number: it would lose the tie.
-                if count == len(best) and item > best[count - 1] and same(state, item, best[count - 1]):
-                    continue
-                computed = value[item] if when[item] == f else refresh(state, beliefs, item, f)
-                count = insert(best, beliefs.score, count, item, computed)
-                if count == len(best):
-                    bar = max(bar, beliefs.score[count - 1])
+            if beliefs.when[item] < 0:
+                refresh(state, beliefs, item, f)
+            if most(beliefs, item, reach[UNTIL]) < reach[BELOW]:
+                beliefs.inside[item] = FELL
+            else:
+                take(state, beliefs, item, f)
+
+    @hot
+    def admit(state: Any, beliefs: Beliefs, f: float) -> bool:
+        """Let those take part that wait and may be among the K best; whether these are now the K best of all."""
+        near, inside, value, reach, counts = beliefs.near, beliefs.inside, beliefs.value, beliefs.reach, beliefs.counts
+        last, items = len(beliefs.best) - 1, len(inside)
+        while counts[ROW] < 2 * items:
+            item = near[counts[ROW]]
+            if inside[item] == TIED:
+                if counts[PART] > last and not before(state, beliefs, item, near[last], f):
+                    break
+                take(state, beliefs, item, f)
+            counts[ROW] += 1
+        while counts[STEP] < STEPS:
+            # Step 0 has all from the bar up, step s > 0 what is at most bar - (s - 1) margin / (STEPS - 1).
+            step = counts[STEP]
+            top = reach[BAR] - (step - 1) * reach[MARGIN] / (STEPS - 1)
+            if step > 0 and counts[PART] > last and top < value[near[last]] - ROUNDING:
+                break
+            begin = counts[ENDS + step - 1] if step > 0 else items
+            for n in range(begin, counts[ENDS + step]):
+                if inside[near[n]] == AWAY:
+                    take(state, beliefs, near[n], f)
+            counts[STEP] += 1
+        return bool(counts[PART] > last and value[near[last]] >= reach[BELOW] + ROUNDING)
+
+    @hot
+    def line_up(state: Any, beliefs: Beliefs, tied: int) -> None:
+        """Nobody takes part, and those that tie with an item wait in the row: the same statistics, or both at their end."""
+        value, slope, inside, counts = beliefs.value, beliefs.slope, beliefs.inside, beliefs.counts
+        counts[PART], counts[ROW] = 0, len(beliefs.near)
+        for item in range(len(inside) - 1, -1, -1):
+            inside[item] = AWAY
+            if same(state, item, tied) or (value[item] == value[tied] and slope[item] == 0.0 and slope[tied] == 0.0):
+                inside[item] = TIED
+                counts[ROW] -= 1
+                beliefs.near[counts[ROW]] = item
+
+    @hot
+    def narrow(beliefs: Beliefs, bar: float) -> None:
+        """A margin below the bar as wide as keeps the near ones few."""
+        reach, items, size, row = beliefs.reach, len(beliefs.value), len(beliefs.best), len(beliefs.near) - beliefs.counts[ROW]
+        reach[BAR] = bar
+        for _ in range(40):
+            reach[BELOW], many = bar - reach[MARGIN], 0
+            for item in range(items):
+                many += most(beliefs, item, reach[UNTIL]) >= reach[BELOW] and beliefs.inside[item] == AWAY
+            if many > 6 * size + items // 4 and reach[MARGIN] > 1e-9:
+                reach[MARGIN] /= 2
+            elif many + row < size and reach[MARGIN] < 1.0:
+                reach[MARGIN] *= 4
+            else:
+                return
+
+    @hot
+    def climb(beliefs: Beliefs, item: int) -> int:
+        """On which step an item waits; STEPS for those away."""
+        reach = beliefs.reach
+        bound = most(beliefs, item, reach[UNTIL])
+        if beliefs.inside[item] != AWAY or bound < reach[BELOW]:
+            return STEPS
+        return 0 if bound >= reach[BAR] else min(1 + int((reach[BAR] - bound) / reach[MARGIN] * (STEPS - 1)), STEPS - 1)
+
+    @hot
+    def spread(beliefs: Beliefs) -> None:
+        """Sort those that are near into steps, by counting."""
+        counts, items = beliefs.counts, len(beliefs.value)
+        for step in range(STEPS):
+            counts[ENDS + step] = 0
+        for item in range(items):
+            step = climb(beliefs, item)
+            if step + 1 < STEPS:
+                counts[ENDS + step + 1] += 1
+        counts[ENDS] = items
+        for step in range(1, STEPS):
+            counts[ENDS + step] += counts[ENDS + step - 1]
+        for item in range(items):  # each step's end moves from where the step begins to where it ends
+            step = climb(beliefs, item)
+            if step < STEPS:
+                beliefs.near[counts[ENDS + step]] = item
+                counts[ENDS + step] += 1
+        counts[STEP] = 0
 
     @hot
     def look_at_all(state: Any, beliefs: Beliefs, f: float) -> None:
         """Choose among all items, and keep those that may be chosen before the next such look."""
-        items, reach, counts = len(beliefs.value), beliefs.reach, beliefs.counts
-        for item in range(items):
-            beliefs.near[item] = item
-        counts[NEAR] = items
-        best_near(state, beliefs, f)
-        bar = beliefs.score[len(beliefs.score) - 1]
-        # Until f has grown by what it grew in some tens of choices; a margin as wide as keeps the near ones few.
-        ahead = STAY * (f - reach[LOOKED]) / max(counts[CHOICES], 1)
-        reach[LOOKED], reach[UNTIL] = f, f + ahead
-        reach[MARGIN] = min(2 * reach[MARGIN], 1.0) if counts[CHOICES] < STAY else reach[MARGIN]
-        few = 6 * len(beliefs.best) + items // 16
-        while True:
-            counts[NEAR] = 0
-            for item in range(items):
-                most = beliefs.value[item] + (f + ahead - beliefs.when[item]) * beliefs.slope[item]
-                counts[NEAR] += most >= bar - reach[MARGIN]
-            if counts[NEAR] <= few or reach[MARGIN] < 1e-9:
-                break
-            reach[MARGIN] /= 2
-        reach[BELOW] = bar - reach[MARGIN]
-        counts[NEAR], counts[CHOICES] = 0, 0
-        for item in range(items):
-            most = beliefs.value[item] + (f + ahead - beliefs.when[item]) * beliefs.slope[item]
-            beliefs.inside[item] = 1 if most >= reach[BELOW] else 0
-            if beliefs.inside[item]:
-                beliefs.near[counts[NEAR]] = item
-                counts[NEAR] += 1
-        counts[MANY] = 2 * counts[NEAR] + 32
+        near, reach, counts, last = beliefs.near, beliefs.reach, beliefs.counts, len(beliefs.best) - 1
+        # Until f has grown by half as much again as since the last look, or by what it will in some tens of choices.
+        reach[UNTIL] = f + min(STAY / max(counts[CHOICES], 1), 1.5) * (f - reach[LOOKED])
+        if counts[CHOICES] < STAY:
+            reach[MARGIN] = min(2 * reach[MARGIN], 1.0)
+        reach[LOOKED], counts[CHOICES] = f, 0
+        sure, bar, tied = False, reach[BELOW], near[last]
+        while not sure:
+            # The K-th best of all is not below the K-th best of some.
+            if counts[PART] > last:
+                bar = beliefs.value[near[last]]
+            line_up(state, beliefs, tied)
+            narrow(beliefs, bar)
+            spread(beliefs)
+            sure = admit(state, beliefs, f) and bar > -np.inf
+            bar = -np.inf  # let all take part, if these were fewer than K
 
     @hot
     def choose(state: Any, beliefs: Beliefs, f: float) -> None:
-        if f > beliefs.reach[UNTIL] or beliefs.counts[NEAR] > beliefs.counts[MANY]:
+        settle(state, beliefs, f)
+        sure = admit(state, beliefs, f)
+        if not sure or f > beliefs.reach[UNTIL] or beliefs.counts[CHOICES] >= STAY:
             look_at_all(state, beliefs, f)
-        else:
-            best_near(state, beliefs, f)
-            if not beliefs.score[len(beliefs.score) - 1] > beliefs.reach[BELOW]:
-                look_at_all(state, beliefs, f)
         beliefs.counts[CHOICES] += 1
+        for k in range(len(beliefs.best)):
+            beliefs.best[k] = beliefs.near[k]
 
     return choose
 
@@ -212,6 +322,8 @@ def kl_upper(p: float, level: float) -> float:
 @hot
 def kl_slope(p: float, q: float, seen: int) -> float:
     """D q / d f where seen * kl(p, q) = f."""
+    if q >= 1.0:  # it cannot grow
+        return 0.0
     if q - p < 1e-12:
         return STEEP
     return q * (1 - q) / (seen * (q - p))
