@@ -169,6 +169,9 @@ class BatchRank(Ranker):
         self.state = self.state._replace(batch=np.array(rows, np.int64), items=flat)
         self.due = False
 
+    def prepare(self) -> None:
+        kl_bounds(0.5, 1.0)
+
     def _update(self, row: Ints, items: Ints, confidence: float) -> list[tuple[int, int, Ints, int | None]]:
         first, width, stage, shown = (int(row[i]) for i in (FIRST, WIDTH, STAGE, SHOWN))
         bounds = np.array([kl_bounds(self.state.clicks[d] / shown, confidence / shown) for d in items])

@@ -143,6 +143,9 @@ class Ranker:
         """Make the decisions that are due. Called after ``learn`` says so; most algorithms have none."""
         self.due = False
 
+    def prepare(self) -> None:
+        """Compile what decisions need and rounds do not; for most algorithms there is nothing."""
+
     def options(self) -> dict[str, Any]:
         """What it was made with besides catalogue, positions, rounds and seed, as numbers, strings and lists."""
         return dict(self._options)

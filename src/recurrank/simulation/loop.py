@@ -80,6 +80,7 @@ class Simulation:
 
     def prepare(self) -> None:
         """Compile what is not compiled yet, playing no round."""
+        self.ranker.prepare()
         if self.model.state is not None:
             self._play(0)
 
