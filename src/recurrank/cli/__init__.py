@@ -23,6 +23,7 @@ COMMANDS = {
     "design": "Where to explore a catalogue: its G-optimal design.",
     "serve": "Rank and learn over HTTP.",
     "keys": "Who may use a server.",
+    "log": "The log of a service: verify, replay, export.",
     "rankers": "The ranking algorithms that there are.",
     "clicks": "The click models that there are.",
 }

@@ -1,0 +1,139 @@
+"""The log, read by itself: is it sound, does it give the state that the snapshots have, and as a table for others."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+
+from recurrank.serving.events import Event, Kind, unpack_clicks, unpack_items
+from recurrank.serving.fold import Config, Fold, digest_of, new_fold, unpack_catalogue
+from recurrank.serving.store.base import Store, StoredRanker
+
+CHUNK = 10_000
+
+
+class Finding(NamedTuple):
+    """What was found about one ranker."""
+
+    name: str
+    events: int
+    seq: int
+    digest: str
+    snapshots: int
+    faults: list[str]
+
+
+def all_events(store: Store, ranker: int | None = None) -> Iterator[Event]:
+    """The whole log, or a ranker's part of it, in order."""
+    after = 0
+    while events := store.events(after, CHUNK, ranker):
+        yield from events
+        after = events[-1].seq
+
+
+def replay(store: Store, stored: StoredRanker) -> Finding:
+    """Fold a ranker's log from its start, and compare with every snapshot on the way."""
+    config = msgspec.json.decode(stored.config, type=Config)
+    fold = new_fold(config, unpack_catalogue(store.catalogue(stored.number)))
+    kept = {snapshot.seq: snapshot for snapshot in store.snapshots(stored.number)}
+    faults, count = [], 0
+    for snapshot in kept.values():
+        if digest_of(snapshot.state) != snapshot.digest:
+            faults.append(f"the snapshot after event {snapshot.seq} is torn or altered; it will be passed over")
+    for event in all_events(store, stored.number):
+        faults += _fold(fold, event)
+        count += 1
+        there = kept.get(event.seq)
+        if there is not None and digest_of(there.state) == there.digest and fold.save() != there.state:
+            faults.append(f"the snapshot after event {event.seq} is not what the log gives")
+    return Finding(stored.name, count, fold.seq, digest_of(fold.save()), len(kept), faults)
+
+
+def _fold(fold: Fold, event: Event) -> list[str]:
+    try:
+        fold.apply(event)
+    except ValueError as error:
+        return [f"event {event.seq} cannot be folded: {error}"]
+    return []
+
+
+def verify(store: Store) -> list[str]:
+    """What is wrong with the log as a whole: gaps, and slates that end twice or never began."""
+    faults, last = [], 0
+    served: dict[int, int] = {}  # event -> ranker, of slates that have not ended
+    ended: set[int] = set()
+    for event in all_events(store):
+        if event.seq != last + 1:
+            faults.append(f"events {last + 1} to {event.seq - 1} are missing")
+        last = event.seq
+        if event.kind == Kind.SERVED:
+            served[event.seq] = event.ranker
+        elif event.kind in (Kind.LEARNED, Kind.DROPPED, Kind.REPORTED):
+            if served.get(event.served) != event.ranker:
+                what = "ended before" if event.served in ended else "was never served"
+                faults.append(f"event {event.seq}: its slate {what}")
+            if event.kind != Kind.REPORTED:
+                served.pop(event.served, None)
+                ended.add(event.served)
+    return faults
+
+
+def export(store: Store, path: Path) -> int:
+    """Write the log as a Parquet file, whole or not at all; how many events."""
+    try:
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+    except ImportError as error:
+        raise ValueError(f"{path}: Parquet needs pyarrow; install recurrank[report]") from error
+    rankers = {stored.number: stored for stored in store.rankers()}
+    ids: dict[int, tuple[str, ...]] = {}
+    for number in rankers:
+        catalogue = unpack_catalogue(store.catalogue(number))
+        ids[number] = catalogue.ids or tuple(str(place) for place in range(len(catalogue)))
+    schema = pa.schema(
+        [
+            ("seq", pa.int64()),
+            ("at", pa.timestamp("us", tz="UTC")),
+            ("ranker", pa.string()),
+            ("kind", pa.string()),
+            ("served", pa.int64()),
+            ("items", pa.list_(pa.string())),
+            ("clicks", pa.list_(pa.bool_())),
+        ]
+    )
+    partial, count = path.with_name(path.name + ".partial"), 0
+    try:
+        with pq.ParquetWriter(partial, schema) as writer:
+            rows: list[dict[str, Any]] = []
+            for event in all_events(store):
+                rows.append(_row(event, rankers.get(event.ranker), ids))
+                if len(rows) == CHUNK:
+                    writer.write_table(pa.Table.from_pylist(rows, schema))
+                    count, rows = count + len(rows), []
+            writer.write_table(pa.Table.from_pylist(rows, schema))
+            count += len(rows)
+        partial.replace(path)
+    finally:
+        partial.unlink(missing_ok=True)
+    return count
+
+
+def _row(event: Event, stored: StoredRanker | None, ids: dict[int, tuple[str, ...]]) -> dict[str, Any]:
+    """An event of a ranker that was deleted has no names left, only numbers."""
+    row: dict[str, Any] = {
+        "seq": event.seq,
+        "at": int(event.at * 1e6),
+        "ranker": stored.name if stored else f"deleted {event.ranker}",
+        "kind": event.kind.name.lower(),
+        "served": event.served or None,
+        "items": None,
+        "clicks": None,
+    }
+    if stored and event.payload:
+        row["items"] = [ids[stored.number][item] for item in unpack_items(event.payload, stored.positions)]
+    if stored and event.kind in (Kind.LEARNED, Kind.REPORTED):
+        row["clicks"] = unpack_clicks(event.clicks, stored.positions).tolist()
+    return row

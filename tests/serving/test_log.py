@@ -1,0 +1,101 @@
+"""The log by itself: sound or not, replayed, exported."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import sqlite3
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+
+from recurrank.catalogue import Catalogue
+from recurrank.cli import main
+from recurrank.serving.fold import Config
+from recurrank.serving.service import Service
+from recurrank.serving.store import open_store
+from recurrank.serving.store.base import Report
+
+K = 2
+
+
+@pytest.fixture
+def store(tmp_path):
+    """A file with the life of two rankers in it, one of them deleted."""
+    address = f"sqlite:///{tmp_path}/x.db"
+    service = Service(open_store(address), seed=0, start=False)
+    config = Config(algorithm="recurrank", positions=K, rounds=500, seed=0, window_seconds=60.0, unreported="drop", options={})
+    catalogue = Catalogue(np.random.default_rng(0).standard_normal((6, 2)), list("abcdef"))
+    for name in ("films", "gone"):
+        service.create(name, config, catalogue)
+        for number in range(5):
+            service.rank(name, f"{name}{number}")
+        service.feedback([Report(f"{name}0", (0,), False), Report(f"{name}0", (1,), True), Report(f"{name}1", (), True)])
+    service.delete("gone")
+    service.close()
+    return address
+
+
+@pytest.fixture
+def call(capsys):
+    def run(*arguments):
+        with pytest.raises(SystemExit) as stop:
+            main(list(arguments))
+        out = capsys.readouterr()
+        return stop.value.code, out.out, out.err
+
+    return run
+
+
+def test_a_sound_log(call, store, tmp_path):
+    assert call("log", "verify", "--store", store) == (0, "19 events: sound\n", "")
+    assert json.loads(call("log", "verify", "--store", store, "--json")[1]) == {"events": 19, "faults": []}
+    code, out, _ = call("log", "replay", "--store", store)
+    assert code == 0
+    assert "films: 9 events" in out
+    assert "1 snapshots as the log gives them" in out
+    (finding,) = json.loads(call("log", "replay", "--store", store, "--json")[1])
+    assert finding["faults"] == []
+    code, out, _ = call("log", "export", str(tmp_path / "log.parquet"), "--store", store)
+    assert (code, out) == (0, f"19 events: {tmp_path}/log.parquet\n")
+    rows = pq.read_table(tmp_path / "log.parquet").to_pylist()
+    assert [row["kind"] for row in rows[:9]] == ["created", *["served"] * 5, "reported", "learned", "learned"]
+    assert rows[7]["clicks"] == [True, True]
+    assert rows[7]["items"] == rows[1]["items"]
+    assert set(rows[1]["items"]) <= set("abcdef")
+    assert rows[-1]["ranker"] == "deleted 2"
+
+
+@pytest.mark.parametrize(
+    ("damage", "command", "says"),
+    [
+        ("DELETE FROM events WHERE seq = 4", "verify", "events 4 to 4 are missing"),
+        ("UPDATE events SET served = 2 WHERE seq = 9", "verify", "event 9: its slate ended before"),
+        ("UPDATE events SET served = 1 WHERE seq = 9", "verify", "event 9: its slate was never served"),
+        ("UPDATE snapshots SET state = substr(state, 9)", "replay", "torn or altered"),
+        ("UPDATE events SET clicks = x'03' WHERE seq = 9", "replay", "is not what the log gives"),
+    ],
+)
+def test_a_log_that_is_not_sound(call, store, damage, command, says):
+    with contextlib.closing(sqlite3.connect(store.removeprefix("sqlite:///"), isolation_level=None)) as database:
+        assert database.execute(damage).rowcount > 0
+    code, out, _ = call("log", command, "--store", store)
+    assert code == 1
+    assert says in out
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["log", "verify", "--store", "sqlite:///no-such-file.db"],
+        ["log", "verify", "--store", "moon"],
+        ["log", "export", "x.csv"],
+        ["keys", "create", "a b", "--role", "admin"],
+        ["keys", "revoke", "nobody"],
+    ],
+)
+def test_mistakes_get_a_line(call, arguments):
+    code, out, err = call(*arguments)
+    assert (code, out) == (2, "")
+    assert err.count("\n") == 1
