@@ -83,10 +83,11 @@ class Client(_Requests):
         timeout: of one try, in seconds.
         tries: how often a call is made before it fails.
 
-    >>> with Client("http://127.0.0.1:8080") as client:  # doctest: +SKIP
-    ...     slate = client.rank("films")
-    ...     client.feedback(slate, clicks=[0])
-    'learned'
+    ::
+
+        with Client("http://127.0.0.1:8080") as client:
+            slate = client.rank("films")
+            client.feedback(slate, clicks=[0])  # "learned"
 
     """
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import socket
 import threading
@@ -9,6 +10,8 @@ import time
 
 import httpx
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import uvicorn
 
@@ -90,6 +93,40 @@ def test_a_whole_life(http):
     assert http.delete("/v1/rankers/films").status_code == 204
     assert http.delete("/v1/rankers/films").status_code == 404
     assert http.get("/v1/rankers").json() == []
+
+
+def test_a_catalogue_may_be_a_file(http):
+    features = np.random.default_rng(0).standard_normal((20, 3)).astype(np.float32)
+    npy = io.BytesIO()
+    np.save(npy, features)
+    files = {"application/x-npy": npy.getvalue()}
+    for name, table in {
+        "list": pa.table({"id": [f"f{n}" for n in range(20)], "vector": features.tolist()}),
+        "columns": pa.table({"id": range(20), **{f"x{i}": features[:, i] for i in range(3)}}),
+    }.items():
+        sink = io.BytesIO()
+        pq.write_table(table, sink)
+        files[f"application/vnd.apache.parquet; {name}"] = sink.getvalue()
+    query = {"positions": 4, "rounds": 500, "options": '{"design": "spanner"}'}
+    for number, (kind, body) in enumerate(files.items()):
+        for created in (True, False):
+            answer = http.put(f"/v1/rankers/r{number}", params=query, content=body, headers={"content-type": kind})
+            assert answer.json() == {"name": f"r{number}", "created": created}
+        status = http.get(f"/v1/rankers/r{number}").json()
+        assert (status["items"], status["dim"], status["positions"]) == (20, 3, 4)
+        items = http.post(f"/v1/rankers/r{number}/rank").json()["items"]
+        assert set(items) <= {f"{'f' if 'list' in kind else ''}{n}" for n in range(20)}
+    bad = [(b"junk", "application/x-npy", 400), (b"junk", "application/vnd.apache.parquet", 400), (b"x", "text/csv", 415)]
+    bad += [(npy.getvalue()[:-8], "application/x-npy", 400)]
+    for body, kind, code in bad:
+        answer = http.put("/v1/rankers/bad", params=query, content=body, headers={"content-type": kind})
+        assert answer.status_code == code, answer.text
+    for wrong in ({}, {"positions": "many"}, {"positions": 4, "colour": "red"}, {"positions": 4, "options": "{"}):
+        answer = http.put(
+            "/v1/rankers/bad", params=wrong, content=npy.getvalue(), headers={"content-type": "application/x-npy"}
+        )
+        assert answer.status_code == 400
+    assert len(http.get("/v1/rankers").json()) == 3
 
 
 def changed(**changes) -> dict:

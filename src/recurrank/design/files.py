@@ -10,18 +10,19 @@ import numpy as np
 from recurrank._arrays import Features, as_array, as_features
 
 
-def read_features(path: Path) -> Features:
+def read_features(path: Path, leave_out: tuple[str, ...] = ()) -> Features:
     """The feature matrix in a .npy or .parquet file; ValueError says in one line what is wrong with it.
 
     A .npy file is mapped into memory, so that its size does not matter. A .parquet file has either one list column, any
-    other columns being names and the like, or numeric and boolean columns, one a feature; text is never a feature.
+    other columns being names and the like, or numeric and boolean columns, one a feature; text is never a feature, nor are
+    the columns ``leave_out``.
     """
     if not path.is_file():
         raise ValueError(f"{path}: no such file; give a .npy or .parquet file with a row an item")
     if path.suffix == ".npy":
         return as_features(_npy(path))
     if path.suffix == ".parquet":
-        return as_features(_parquet(path))
+        return as_features(_parquet(path, leave_out))
     raise ValueError(f"{path}: ends in {path.suffix or 'nothing'}; give a .npy or .parquet file")
 
 
@@ -33,7 +34,7 @@ def _npy(path: Path) -> np.ndarray[Any, Any]:
     return array
 
 
-def _parquet(path: Path) -> np.ndarray[Any, Any]:
+def _parquet(path: Path, leave_out: tuple[str, ...]) -> np.ndarray[Any, Any]:
     try:
         import pyarrow as pa
         import pyarrow.parquet as pq
@@ -41,6 +42,7 @@ def _parquet(path: Path) -> np.ndarray[Any, Any]:
         raise ValueError(f"{path}: Parquet needs pyarrow; install recurrank[parquet]") from error
     try:
         table = pq.read_table(path)
+        table = table.drop_columns([name for name in leave_out if name in table.column_names])
     except (pa.ArrowException, OSError) as error:
         raise ValueError(f"{path}: not a Parquet file, or a truncated one ({error})") from error
     lists = [name for name, kind in zip(table.column_names, table.schema.types, strict=True) if _is_list(pa, kind)]

@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import io
 import re
-import tempfile
-from pathlib import Path
 from typing import Annotated, Any
 
 import msgspec
-import numpy as np
 from litestar import Litestar, MediaType, Request, Response, delete, get, post, put
 from litestar.exceptions import HTTPException
 from litestar.openapi import OpenAPIConfig, ResponseSpec
@@ -18,12 +14,11 @@ from litestar.params import JSONBody, PathParameter
 from prometheus_client import CollectorRegistry, generate_latest
 
 from recurrank import __version__
-from recurrank.catalogue import Catalogue
 from recurrank.serving import auth
-from recurrank.serving.fold import Config
 from recurrank.serving.http import schema as s
 from recurrank.serving.http.gate import Gate, Limits, Refused, log, problem
 from recurrank.serving.http.metrics import ServiceCollector
+from recurrank.serving.http.upload import describe_upload, read_ranker
 from recurrank.serving.service import Conflict, NotFound, Service
 from recurrank.serving.store import StoreError
 from recurrank.serving.store.base import Report
@@ -46,22 +41,18 @@ def make_app(service: Service, keys: auth.Keys | None = None, limits: Limits | N
     registry = CollectorRegistry()
     registry.register(ServiceCollector(service))
 
-    @put("/v1/rankers/{name:str}", status_code=200, responses=_problems(409), tags=["rankers"])
-    async def create_ranker(name: RankerName, data: JSONBody[s.NewRanker]) -> s.Created:
-        """Make a ranker. The very same request again changes nothing; another one under the name is a conflict."""
+    @put("/v1/rankers/{name:str}", status_code=200, responses=_problems(409, 415), tags=["rankers"])
+    async def create_ranker(name: RankerName, request: Request[Any, Any, Any]) -> s.Created:
+        """Make a ranker. The very same request again changes nothing; another one under the name is a conflict.
+
+        A large catalogue may be sent as a file, .npy or Parquet, with the settings in the query.
+        """
         _check_name(name)
-        config = Config(
-            algorithm=data.algorithm,
-            positions=data.positions,
-            rounds=data.rounds,
-            seed=data.seed,
-            window_seconds=data.window_seconds,
-            unreported=data.unreported,
-            options=data.options,
-        )
+        body = await request.body()
+        kind = request.headers.get("content-type", "application/json").partition(";")[0].strip().lower()
 
         def work() -> bool:
-            return service.create(name, config, _catalogue(data.items))
+            return service.create(name, *read_ranker(kind, body, dict(request.query_params)))
 
         return s.Created(name, await asyncio.to_thread(work))
 
@@ -114,13 +105,18 @@ def make_app(service: Service, keys: auth.Keys | None = None, limits: Limits | N
 
     @get("/openapi.json", include_in_schema=False, sync_to_thread=False)
     def openapi() -> dict[str, Any]:
-        return inner.openapi_schema.to_schema()
+        return document()
+
+    def document() -> dict[str, Any]:
+        described = inner.openapi_schema.to_schema()
+        describe_upload(described)
+        return described
 
     @get("/docs", media_type=MediaType.HTML, include_in_schema=False, sync_to_thread=False)
     def docs() -> str:
         from recurrank.serving.http.docs import render
 
-        return render(inner.openapi_schema.to_schema())
+        return render(document())
 
     inner = Litestar(
         route_handlers=[
@@ -138,16 +134,6 @@ def make_app(service: Service, keys: auth.Keys | None = None, limits: Limits | N
 def _check_name(name: str) -> None:
     if not re.fullmatch(s.Name, name):
         raise ValueError(f"name: {name[:80]!r} is no name; give 1 to 64 letters, digits, dots, dashes or underscores")
-
-
-def _catalogue(items: list[s.NewItem]) -> Catalogue:
-    lengths = {len(item.features) for item in items}
-    if len(lengths) > 1:
-        odd = next(i for i, item in enumerate(items) if len(item.features) != len(items[0].features))
-        raise ValueError(
-            f"items[{odd}].features: {len(items[odd].features)} numbers, the first item has {len(items[0].features)}"
-        )
-    return Catalogue(np.array([item.features for item in items]), [item.id for item in items])
 
 
 def _line(service: Service, name: str) -> s.RankerLine:
@@ -176,6 +162,8 @@ def _explain(request: Request[Any, Any, Any], error: Exception) -> Response[byte
             headers = {name: value for name, value in (error.headers or {}).items() if name.lower() == "allow"}
         case RecursionError():
             status, detail = 400, "body: nested too deeply"
+        case msgspec.MsgspecError():
+            status, detail = 400, f"body: {error}"
         case ValueError():
             status, detail = 400, str(error)
         case _:
@@ -189,18 +177,3 @@ def _said(error: HTTPException) -> str:
         where, what = extra[0].get("key"), extra[0].get("message", error.detail)
         return f"{where}: {what}" if where else str(what)
     return str(error.detail)
-
-
-def read_upload(body: bytes, kind: str) -> Catalogue:
-    """A catalogue from a .npy or Parquet upload; with Parquet, a text column is the ids."""
-    if kind == "npy":
-        try:
-            return Catalogue(np.load(io.BytesIO(body), allow_pickle=False), None)
-        except (ValueError, EOFError, OSError) as error:
-            raise ValueError(f"body: not a .npy file of numbers, or a truncated one ({error})") from error
-    from recurrank.design.files import read_features
-
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "upload.parquet"
-        path.write_bytes(body)
-        return Catalogue(read_features(path), None)

@@ -33,6 +33,18 @@ class NewRanker(Struct, forbid_unknown_fields=True, kw_only=True):
     options: Annotated[dict[str, Any], Meta(max_length=20, description="the algorithm's own")] = {}
 
 
+class NewRankerFile(Struct, forbid_unknown_fields=True, kw_only=True):
+    """The settings of a ranker whose items come as a file: the same, in the query."""
+
+    positions: Annotated[int, Meta(ge=1, le=1000)]
+    algorithm: Annotated[str, Meta(max_length=64)] = "recurrank"
+    rounds: Annotated[int, Meta(ge=1, le=10**15)] = 1_000_000
+    seed: Annotated[int, Meta(ge=0, le=2**63 - 1)] = 0
+    window_seconds: Annotated[float, Meta(gt=0, le=31_536_000)] = 1800.0
+    unreported: Literal["drop", "no_click"] = "drop"
+    options: Annotated[dict[str, Any], Meta(max_length=20)] = {}
+
+
 class Created(Struct):
     """Whether it is new (or was there already, the very same)."""
 

@@ -1,0 +1,92 @@
+"""Rankers as they are asked for: JSON with all in it, or a file of features with the settings in the query."""
+
+from __future__ import annotations
+
+import io
+import json
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from recurrank.catalogue import Catalogue
+from recurrank.design.files import read_features
+from recurrank.serving.fold import Config
+from recurrank.serving.http import schema as s
+from recurrank.serving.http.gate import Refused
+
+NPY, PARQUET, JSON = "application/x-npy", "application/vnd.apache.parquet", "application/json"
+
+
+def read_ranker(kind: str, body: bytes, query: dict[str, Any]) -> tuple[Config, Catalogue]:
+    """What was asked for; ValueError, msgspec's errors or Refused for what will not do."""
+    if kind == JSON:
+        asked = msgspec.json.decode(body, type=s.NewRanker)
+        return _config(asked), _listed(asked.items)
+    if kind not in (NPY, PARQUET):
+        raise Refused(415, f"content-type: {kind[:60]!r} is not taken; send {JSON}, {NPY} or {PARQUET}")
+    settings = {name: _value(value) for name, value in query.items()}
+    asked_file = msgspec.convert(settings, s.NewRankerFile, strict=False)
+    return _config(asked_file), _npy(body) if kind == NPY else _parquet(body)
+
+
+def _config(asked: s.NewRanker | s.NewRankerFile) -> Config:
+    names = ("algorithm", "positions", "rounds", "seed", "window_seconds", "unreported", "options")
+    return Config(**{name: getattr(asked, name) for name in names})
+
+
+def _value(text: str) -> Any:
+    try:
+        return json.loads(text) if text[:1] in "{[" else text
+    except json.JSONDecodeError as error:
+        raise ValueError(f"query: {text[:60]!r} is not JSON") from error
+
+
+def _listed(items: list[s.NewItem]) -> Catalogue:
+    size = len(items[0].features)
+    for place, item in enumerate(items):
+        if len(item.features) != size:
+            raise ValueError(f"items[{place}].features: {len(item.features)} numbers, the first item has {size}")
+    return Catalogue(np.array([item.features for item in items]), [item.id for item in items])
+
+
+def _npy(body: bytes) -> Catalogue:
+    """Items are called by their places: "0", "1", ..."""
+    try:
+        return Catalogue(np.load(io.BytesIO(body), allow_pickle=False))
+    except (EOFError, OSError) as error:
+        raise ValueError(f"body: not a .npy file of numbers, or a truncated one ({error})") from error
+
+
+def _parquet(body: bytes) -> Catalogue:
+    """A column ``id``, if there is one, names the items."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "body.parquet"
+        path.write_bytes(body)
+        try:
+            names = pq.read_schema(path).names
+            ids = [str(name) for name in pq.read_table(path, columns=["id"])["id"].to_pylist()] if "id" in names else None
+        except (pa.ArrowException, OSError) as error:
+            raise ValueError("body: not a Parquet file, or a truncated one") from error
+        try:
+            return Catalogue(read_features(path, leave_out=("id",)), ids)
+        except ValueError as error:
+            raise ValueError(str(error).replace(str(path), "body")) from error
+
+
+def describe_upload(document: dict[str, Any]) -> None:
+    """Put the three kinds of body, and the query of the last two, into the OpenAPI document."""
+    reference = "#/components/schemas/{name}"
+    (ranker, file), parts = msgspec.json.schema_components([s.NewRanker, s.NewRankerFile], ref_template=reference)
+    document.setdefault("components", {}).setdefault("schemas", {}).update(parts)
+    route = document["paths"]["/v1/rankers/{name}"]["put"]
+    binary = {"schema": {"type": "string", "format": "binary"}}
+    route["requestBody"] = {"required": True, "content": {JSON: {"schema": ranker}, NPY: binary, PARQUET: binary}}
+    for name, described in parts[file["$ref"].rpartition("/")[2]]["properties"].items():
+        kind = {"in": "query", "required": False, "name": name, "description": "of an uploaded file"}
+        route.setdefault("parameters", []).append({**kind, "schema": described})
