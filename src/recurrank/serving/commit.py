@@ -19,6 +19,9 @@ from recurrank.serving.store.base import Operation
 LARGEST = 2_000
 """Operations in one transaction."""
 
+GATHER = 0.001
+"""Seconds that operations gather for a transaction in an event loop."""
+
 SLOW = 0.05
 """Seconds of a transaction from which on it must not be waited for in an event loop."""
 
@@ -33,9 +36,8 @@ class Busy(StoreError):
 class Committer:
     """A thread that writes. ``submit`` from threads, ``submit_async`` from an event loop."""
 
-    def __init__(self, store: Store, written: threading.Event) -> None:
+    def __init__(self, store: Store) -> None:
         self._store = store
-        self._written = written
         self._waiting: deque[tuple[Sequence[Operation], Any]] = deque()
         self._size = 0
         self._wake = threading.Condition()
@@ -61,13 +63,13 @@ class Committer:
             if self._stopping:
                 raise StoreError("the service is stopping; try again elsewhere or later")
             if not self._gathered:
-                loop.call_soon(self._write_gathered)
+                loop.call_later(GATHER, self._write_gathered)
             self._gathered.append((operations, future))
         return await future
 
     def _write_gathered(self) -> None:
-        """Write in the event loop itself what its last turn brought: for a file on a fast disk, handing a transaction to a
-        thread costs several times what the transaction does. Should the disk be slow, the thread takes over for a while.
+        """Write in the event loop itself: for a file on a fast disk, handing a transaction to a thread costs several times
+        what the transaction does. Should the disk be slow, the thread takes over for a while.
         """
         group, self._gathered = self._gathered, []
         began = time.monotonic()
@@ -112,7 +114,6 @@ class Committer:
         try:
             outcomes = iter(self._store.commit([operation for operations, _ in group for operation in operations]))
             answers = [[next(outcomes) for _ in operations] for operations, _ in group]
-            self._written.set()
         except Exception as error:
             answers = [error] * len(group)
         loops: dict[Any, list[tuple[Any, Any]]] = {}

@@ -73,7 +73,7 @@ class Settings(NamedTuple):
     """How often things happen, in seconds and events."""
 
     refresh: float = 0.5  # views are at most this much older than what was learned
-    poll: float = 0.05  # how long the learner sleeps when nothing was written here
+    poll: float = 0.05  # how often the learner reads the log: in large pieces, so that it does not disturb requests
     snapshot_events: int = 100_000
     snapshot_seconds: float = 60.0  # and every second where other servers wait for it
     expire: float = 0.5
@@ -127,11 +127,10 @@ class Service:
         self._desks: dict[str, Desk] = {}
         self._by_number: dict[int, Desk] = {}
         self._registry = threading.RLock()
-        self._written = threading.Event()
         self._stopping = threading.Event()
         self._closed = False
         self._looked = (-float("inf"), -float("inf"))  # when it last expired, and looked for others' rankers
-        self._committer = Committer(store, self._written)
+        self._committer = Committer(store)
         self._stepping = threading.Lock()
         self.step()
         self._thread: threading.Thread | None = None
@@ -156,7 +155,6 @@ class Service:
             if stored is None:
                 raise Conflict(f"name: there is another ranker called {name!r}; delete it first, or choose another name")
             self._add(Desk(stored, config, catalogue, fold, self._copy(fold.ranker, catalogue)))
-        self._written.set()
         return True
 
     def delete(self, name: str) -> None:
@@ -165,7 +163,6 @@ class Service:
             if not self.store.delete(name):
                 raise NotFound(f"name: there is no ranker called {name!r}")
             self._remove(name)
-        self._written.set()
 
     def rank(self, name: str, slate: str | None = None) -> Ranked:
         """A slate to show, written before it is returned. The same ``slate`` id again gives the same slate."""
@@ -238,8 +235,7 @@ class Service:
 
     def _run(self) -> None:
         while not self._stopping.is_set():
-            self._written.wait(self.settings.poll)
-            self._written.clear()
+            self._stopping.wait(self.settings.poll)
             try:
                 self.step()
                 self.failed = None
@@ -404,7 +400,6 @@ class Service:
             return
         self._closed = True
         self._stopping.set()
-        self._written.set()
         if self._thread is not None:
             self._thread.join()
         self._committer.stop()
