@@ -25,10 +25,11 @@ import numpy as np
 from recurrank._arrays import Floats, Ints
 from recurrank._compiled import hot
 
-BELOW, UNTIL, MARGIN, LOOKED, BAR = 0, 1, 2, 3, 4
+BELOW, UNTIL, MARGIN, LOOKED, BAR, LAST = 0, 1, 2, 3, 4, 5
 PART, ROW, CHOICES, STEP, ENDS = 0, 1, 2, 3, 4
 AWAY, TAKES_PART, TIED, FELL = 0, 1, 2, 3
 STEPS = 64
+"""In how many steps those that are near wait."""
 STAY = 40
 """Choices from one look at all items to the next, if all goes well."""
 STEEP = 1e290
@@ -45,9 +46,9 @@ class Beliefs(NamedTuple):
     value: Floats  # (L,) the index when it was last computed; infinite for items never seen
     slope: Floats  # (L,) its slope in f then
     when: Floats  # (L,) f then; -1 for items observed since
-    near: Ints  # (2 L,) first those that take part, the K best in order; from L on the steps; at the end the row of ties
+    near: Ints  # (3 L,) those that take part, first the K best in order; from L the steps, up to 2 L the row of ties; scratch
     inside: Ints  # (L,) AWAY or on a step; TAKES_PART; TIED, in the row; FELL, it took part since the last look at all
-    reach: Floats  # (5,) what those away stay below, until which f, their margin below the bar, f at the last look, the bar
+    reach: Floats  # (6,) what those away stay below; until which f; their margin; f at the last look; its bar; the last bar
     counts: Ints  # (4 + STEPS,) how many take part, the row's begin, choices since the last look, the next step, steps' ends
     best: Ints  # (K,) the last choice, best first
     score: Floats  # (K,) its indices, for algorithms that keep them
@@ -62,9 +63,9 @@ def no_beliefs(items: int, positions: int) -> Beliefs:
         value=np.full(items, np.inf),
         slope=np.zeros(items),
         when=np.zeros(items),
-        near=np.zeros(2 * items, np.int64),
+        near=np.zeros(3 * items, np.int64),
         inside=np.zeros(items, np.int64),
-        reach=np.array([np.inf, -1.0, 0.01, 0.0, np.inf]),
+        reach=np.array([np.inf, -1.0, 0.01, 0.0, np.inf, np.inf]),
         counts=np.array([0, 2 * items, 0, STEPS] + STEPS * [0]),
         best=np.arange(positions),
         score=np.zeros(positions),
@@ -152,23 +153,30 @@ def selector(index: Callable[..., tuple[float, float]], same: Callable[..., bool
         near[k] = item
 
     @hot
-    def settle(state: Any, beliefs: Beliefs, f: float) -> None:
-        """Put those that take part in order anew, without those that fell below what all others stay below."""
-        counts, reach = beliefs.counts, beliefs.reach
-        part = counts[PART]
+    def settle(state: Any, beliefs: Beliefs, f: float) -> int:
+        """Put those that take part in order anew, without those that fell below what all others stay below.
+
+        Those that fell well below the last choice are put aside, and counted: they come when most others are better.
+        """
+        near, items, counts, reach = beliefs.near, len(beliefs.inside), beliefs.counts, beliefs.reach
+        part, low, aside = counts[PART], reach[LAST] - reach[MARGIN] / 8, 0
         counts[PART] = 0
         for n in range(part):
-            item = beliefs.near[n]
+            item = near[n]
             if beliefs.when[item] < 0:
                 refresh(state, beliefs, item, f)
             if most(beliefs, item, reach[UNTIL]) < reach[BELOW]:
                 beliefs.inside[item] = FELL
+            elif most(beliefs, item, f) < low:
+                near[2 * items + aside] = item
+                aside += 1
             else:
                 take(state, beliefs, item, f)
+        return aside
 
     @hot
-    def admit(state: Any, beliefs: Beliefs, f: float) -> bool:
-        """Let those take part that wait and may be among the K best; whether these are now the K best of all."""
+    def admit(state: Any, beliefs: Beliefs, f: float) -> None:
+        """Let those take part that wait and may be among the K best."""
         near, inside, value, reach, counts = beliefs.near, beliefs.inside, beliefs.value, beliefs.reach, beliefs.counts
         last, items = len(beliefs.best) - 1, len(inside)
         while counts[ROW] < 2 * items:
@@ -178,24 +186,35 @@ def selector(index: Callable[..., tuple[float, float]], same: Callable[..., bool
                     break
                 take(state, beliefs, item, f)
             counts[ROW] += 1
-        while counts[STEP] < STEPS:
-            # Step 0 has all from the bar up, step s > 0 what is at most bar - (s - 1) margin / (STEPS - 1).
-            step = counts[STEP]
+        done = True
+        for step in range(counts[STEP], STEPS):
             top = reach[BAR] - (step - 1) * reach[MARGIN] / (STEPS - 1)
             if step > 0 and counts[PART] > last and top < value[near[last]] - ROUNDING:
                 break
             begin = counts[ENDS + step - 1] if step > 0 else items
             for n in range(begin, counts[ENDS + step]):
                 if inside[near[n]] == AWAY:
-                    take(state, beliefs, near[n], f)
-            counts[STEP] += 1
-        return bool(counts[PART] > last and value[near[last]] >= reach[BELOW] + ROUNDING)
+                    if counts[PART] > last and most(beliefs, near[n], f) < value[near[last]] - ROUNDING:
+                        done = False  # it waits on
+                    else:
+                        take(state, beliefs, near[n], f)
+            counts[STEP] += done
+
+    @hot
+    def sure(state: Any, beliefs: Beliefs, f: float) -> bool:
+        """Whether the K best of those that take part are the K best of all."""
+        last, value, least = len(beliefs.best) - 1, beliefs.value, beliefs.reach[BELOW] + ROUNDING
+        if beliefs.counts[PART] <= last:
+            return False
+        if value[beliefs.near[last]] < least:  # an old bound
+            refresh(state, beliefs, beliefs.near[last], f)
+        return bool(value[beliefs.near[last]] >= least)
 
     @hot
     def line_up(state: Any, beliefs: Beliefs, tied: int) -> None:
         """Nobody takes part, and those that tie with an item wait in the row: the same statistics, or both at their end."""
         value, slope, inside, counts = beliefs.value, beliefs.slope, beliefs.inside, beliefs.counts
-        counts[PART], counts[ROW] = 0, len(beliefs.near)
+        counts[PART], counts[ROW] = 0, 2 * len(inside)
         for item in range(len(inside) - 1, -1, -1):
             inside[item] = AWAY
             if same(state, item, tied) or (value[item] == value[tied] and slope[item] == 0.0 and slope[tied] == 0.0):
@@ -206,8 +225,11 @@ def selector(index: Callable[..., tuple[float, float]], same: Callable[..., bool
     @hot
     def narrow(beliefs: Beliefs, bar: float) -> None:
         """A margin below the bar as wide as keeps the near ones few."""
-        reach, items, size, row = beliefs.reach, len(beliefs.value), len(beliefs.best), len(beliefs.near) - beliefs.counts[ROW]
-        reach[BAR] = bar
+        reach, items, size = beliefs.reach, len(beliefs.value), len(beliefs.best)
+        row = 2 * items - beliefs.counts[ROW]
+        reach[BAR], reach[BELOW] = bar, bar
+        if math.isinf(bar):
+            return
         for _ in range(40):
             reach[BELOW], many = bar - reach[MARGIN], 0
             for item in range(items):
@@ -220,63 +242,69 @@ def selector(index: Callable[..., tuple[float, float]], same: Callable[..., bool
                 return
 
     @hot
-    def climb(beliefs: Beliefs, item: int) -> int:
-        """On which step an item waits; STEPS for those away."""
-        reach = beliefs.reach
-        bound = most(beliefs, item, reach[UNTIL])
-        if beliefs.inside[item] != AWAY or bound < reach[BELOW]:
-            return STEPS
-        return 0 if bound >= reach[BAR] else min(1 + int((reach[BAR] - bound) / reach[MARGIN] * (STEPS - 1)), STEPS - 1)
+    def step_of(beliefs: Beliefs, item: int) -> int:
+        """Where a near item waits: step 0 has all from the bar up, step s what is up to bar - (s - 1) margin / (STEPS - 1)."""
+        bar, bound = beliefs.reach[BAR], most(beliefs, item, beliefs.reach[UNTIL])
+        return 0 if bound >= bar else min(1 + int((bar - bound) * ((STEPS - 1) / beliefs.reach[MARGIN])), STEPS - 1)
 
     @hot
     def spread(beliefs: Beliefs) -> None:
         """Sort those that are near into steps, by counting."""
-        counts, items = beliefs.counts, len(beliefs.value)
+        near, reach, counts, items = beliefs.near, beliefs.reach, beliefs.counts, len(beliefs.value)
+        end = 2 * items
+        for item in range(items):  # without a branch, which would be guessed wrong often
+            near[end] = item
+            end += (beliefs.inside[item] == AWAY) & (most(beliefs, item, reach[UNTIL]) >= reach[BELOW])
         for step in range(STEPS):
             counts[ENDS + step] = 0
-        for item in range(items):
-            step = climb(beliefs, item)
+        for n in range(2 * items, end):
+            step = step_of(beliefs, near[n])
             if step + 1 < STEPS:
                 counts[ENDS + step + 1] += 1
         counts[ENDS] = items
         for step in range(1, STEPS):
             counts[ENDS + step] += counts[ENDS + step - 1]
-        for item in range(items):  # each step's end moves from where the step begins to where it ends
-            step = climb(beliefs, item)
-            if step < STEPS:
-                beliefs.near[counts[ENDS + step]] = item
-                counts[ENDS + step] += 1
+        for n in range(2 * items, end):  # each step's end moves from where the step begins to where it ends
+            step = step_of(beliefs, near[n])
+            near[counts[ENDS + step]] = near[n]
+            counts[ENDS + step] += 1
         counts[STEP] = 0
 
     @hot
     def look_at_all(state: Any, beliefs: Beliefs, f: float) -> None:
         """Choose among all items, and keep those that may be chosen before the next such look."""
         near, reach, counts, last = beliefs.near, beliefs.reach, beliefs.counts, len(beliefs.best) - 1
-        # Until f has grown by half as much again as since the last look, or by what it will in some tens of choices.
-        reach[UNTIL] = f + min(STAY / max(counts[CHOICES], 1), 1.5) * (f - reach[LOOKED])
+        # Until f has grown by what it will in some tens of choices, unless the last look was good for far fewer.
+        reach[UNTIL] = f + min(STAY / max(counts[CHOICES], 1), 3.0) * (f - reach[LOOKED])
         if counts[CHOICES] < STAY:
             reach[MARGIN] = min(2 * reach[MARGIN], 1.0)
         reach[LOOKED], counts[CHOICES] = f, 0
-        sure, bar, tied = False, reach[BELOW], near[last]
-        while not sure:
+        bar, tied = reach[BELOW], near[last]
+        while True:
             # The K-th best of all is not below the K-th best of some.
             if counts[PART] > last:
                 bar = beliefs.value[near[last]]
             line_up(state, beliefs, tied)
             narrow(beliefs, bar)
             spread(beliefs)
-            sure = admit(state, beliefs, f) and bar > -np.inf
-            bar = -np.inf  # let all take part, if these were fewer than K
+            admit(state, beliefs, f)
+            if sure(state, beliefs, f) and bar > -np.inf:
+                break
+            bar = -np.inf  # fewer than K are that near: let all take part, then set a bar
 
     @hot
     def choose(state: Any, beliefs: Beliefs, f: float) -> None:
-        settle(state, beliefs, f)
-        sure = admit(state, beliefs, f)
-        if not sure or f > beliefs.reach[UNTIL] or beliefs.counts[CHOICES] >= STAY:
+        near, reach, items = beliefs.near, beliefs.reach, len(beliefs.inside)
+        aside = settle(state, beliefs, f)
+        admit(state, beliefs, f)
+        for n in range(aside):
+            take(state, beliefs, near[2 * items + n], f)
+        if not sure(state, beliefs, f) or f > reach[UNTIL] or beliefs.counts[CHOICES] >= STAY:
             look_at_all(state, beliefs, f)
         beliefs.counts[CHOICES] += 1
         for k in range(len(beliefs.best)):
-            beliefs.best[k] = beliefs.near[k]
+            beliefs.best[k] = near[k]
+        reach[LAST] = beliefs.value[near[len(beliefs.best) - 1]]
 
     return choose
 
