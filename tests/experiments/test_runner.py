@@ -181,6 +181,12 @@ def test_a_damaged_file_is_refused_and_left_alone(tmp_path):
     assert (tmp_path / "results.parquet").read_bytes() == b"PAR1 and then nothing"
 
 
+def test_a_run_that_cannot_start_leaves_no_folder(tmp_path):
+    with pytest.raises(ValueError, match=r"^engine: "), ResultsFile(tmp_path / "new") as file:
+        run(small(), engine="moon", file=file)
+    assert not (tmp_path / "new").exists()
+
+
 def started(folder: Path, *arguments: str) -> subprocess.Popen:
     command = [*PYTHON, "-m", "recurrank", "paper", "--environments", "position", "--rankers", "recurrank,random", "--out"]
     command += [str(folder), *arguments]
@@ -190,7 +196,7 @@ def started(folder: Path, *arguments: str) -> subprocess.Popen:
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
 def test_a_run_that_is_stopped_or_killed_goes_on(tmp_path, how):
     """A real process, two workers under it; everybody gets the signal, as from a terminal."""
-    arguments = ["--runs", "20", "--rounds-scale", "0.1", "--jobs", "2"]
+    arguments = ["--runs", "40", "--rounds-scale", "0.1", "--jobs", "2"]
     process = started(tmp_path, *arguments)
     deadline = time.monotonic() + 120
     while not (tmp_path / "results.parquet").exists():
@@ -199,18 +205,18 @@ def test_a_run_that_is_stopped_or_killed_goes_on(tmp_path, how):
         time.sleep(0.02)
     os.killpg(process.pid, how)
     _, errors = process.communicate(timeout=60)
+    assert process.returncode == (130 if how == signal.SIGINT else -how), errors
     kept, _ = read_results(tmp_path / "results.parquet")
-    assert 0 < len(kept) < 40
+    assert 0 < len(kept) < 80
     if how == signal.SIGINT:
-        assert process.returncode == 130
-        assert f"{len(kept)} of 40 runs are finished and kept" in errors
+        assert f"{len(kept)} of 80 runs are finished and kept" in errors
         assert "Traceback" not in errors
     again = started(tmp_path, *arguments, "--json")
     _, errors = again.communicate(timeout=300)
     assert again.returncode == 0, errors
-    assert f"{len(kept)} of 40 runs were finished before" in errors
+    assert f"{len(kept)} of 80 runs were finished before" in errors
     rows, _ = read_results(tmp_path / "results.parquet")
-    assert len(rows) == 40
+    assert len(rows) == 80
     seconds = {row.id: row.seconds for row in rows}
     assert all(seconds[row.id] == row.seconds for row in kept)  # they were not run again
     assert {path.name for path in tmp_path.iterdir()} >= {"results.parquet", "report.html", "table.tex", "regret-position.pdf"}

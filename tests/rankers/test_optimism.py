@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.naive_rankers import kl_ucb, top
 
+import recurrank as rr
 from recurrank.rankers.optimism import insert, kl_slope, kl_upper
 
 
@@ -29,3 +31,15 @@ def test_insert_keeps_the_best_in_any_order(scores, size, order):
     for item in items:
         count = insert(best, score, count, item, scores[item])
     assert best[:count].tolist() == top(scores, size)
+
+
+@pytest.mark.parametrize("name", ["cascade-klucb", "cascade-ucb1", "dcm-klucb", "pbm-ucb"])
+def test_one_position_and_a_thousand_ties_come_to_an_end(name):
+    """With K = 1 the best item often ties with hundreds while its bound is old: the search for it must still end."""
+    attraction = np.full(1000, 0.01)
+    attraction[::100] = 0.5
+    features = np.ones((1000, 1))
+    for seed in range(3):
+        ranker = rr.rankers.make(name, features=features, positions=1, rounds=20_000, seed=seed)
+        run = rr.simulate(ranker, rr.clicks.DocumentBased(attraction), rounds=20_000, seed=seed)
+        assert run.regret[-1] < 0.49 * 20_000

@@ -38,7 +38,15 @@ def test_newer_version_is_named(ranker, problem):
     blob = bytearray(ranker.save())
     blob[len(MAGIC) : len(MAGIC) + 2] = (99).to_bytes(2, "big")
     blob[-32:] = hashlib.sha256(bytes(blob[:-32])).digest()
-    with pytest.raises(ValueError, match="version 99 is newer than 1"):
+    with pytest.raises(ValueError, match="version 99 is newer than 2"):
+        rr.load(bytes(blob), problem.features)
+
+
+def test_older_version_is_named(ranker, problem):
+    blob = bytearray(ranker.save())
+    blob[len(MAGIC) : len(MAGIC) + 2] = (1).to_bytes(2, "big")
+    blob[-32:] = hashlib.sha256(bytes(blob[:-32])).digest()
+    with pytest.raises(ValueError, match="version 1 is older than 2"):
         rr.load(bytes(blob), problem.features)
 
 

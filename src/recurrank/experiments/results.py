@@ -37,6 +37,7 @@ class ResultsFile:
         self.outdated = 0
         self.elapsed = 0.0
         self._lock: Any = None
+        self._made = False
         self._began = time.monotonic()
         self._written = (0.0, 0.0)  # when the last write ended, and how long it took
         self._unwritten = False
@@ -44,6 +45,7 @@ class ResultsFile:
     def __enter__(self) -> Self:
         _pyarrow()
         folder = self.path.parent
+        self._made = not folder.exists()
         try:
             folder.mkdir(parents=True, exist_ok=True)
             self._lock = open(folder / ".lock", "w")
@@ -70,8 +72,11 @@ class ResultsFile:
             self._release()
 
     def _release(self) -> None:
-        (self.path.parent / ".lock").unlink(missing_ok=True)
+        folder = self.path.parent
+        (folder / ".lock").unlink(missing_ok=True)
         self._lock.close()
+        if self._made and not any(folder.iterdir()):  # nothing came of it
+            folder.rmdir()
 
     def finished(self, experiment: Experiment) -> Result | None:
         """The row of an experiment, when it has been run: same id, same horizon, same data, same code."""

@@ -7,8 +7,11 @@ which engine, how many processes and which order make no difference to a row.
 from __future__ import annotations
 
 import os
+import signal
+import threading
 import uuid
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from recurrank.experiments.experiment import Experiment, Result, run_one
@@ -83,7 +86,21 @@ def _local(experiments: list[Experiment], jobs: int) -> Iterator[Result]:
         return
     # one experiment at a time to each process: they are long, and of different lengths
     parallel = Parallel(n_jobs=processes, batch_size=1, pre_dispatch="2*n_jobs", return_as="generator_unordered")
-    yield from parallel(delayed(run_one)(experiment) for experiment in experiments)
+    with _ignoring_interrupts():  # the processes inherit it: Ctrl-C is for this one, which then ends them
+        rows = parallel(delayed(run_one)(experiment) for experiment in experiments)
+    yield from rows
+
+
+@contextmanager
+def _ignoring_interrupts() -> Iterator[None]:
+    if threading.current_thread() is not threading.main_thread():  # only there can it be set
+        yield
+        return
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def _dask(experiments: list[Experiment], address: str) -> Iterator[Result]:

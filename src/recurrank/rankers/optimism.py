@@ -279,8 +279,9 @@ def selector(index: Callable[..., tuple[float, float]], same: Callable[..., bool
         if counts[CHOICES] < STAY:
             reach[MARGIN] = min(2 * reach[MARGIN], 1.0)
         reach[LOOKED], counts[CHOICES] = f, 0
-        bar, tied = reach[BELOW], near[last]
+        bar, tied, tries = reach[BELOW], near[last], 0
         while True:
+            tries += 1
             # The K-th best of all is not below the K-th best of some.
             if counts[PART] > last:
                 bar = beliefs.value[near[last]]
@@ -288,7 +289,8 @@ def selector(index: Callable[..., tuple[float, float]], same: Callable[..., bool
             narrow(beliefs, bar)
             spread(beliefs)
             admit(state, beliefs, f)
-            if sure(state, beliefs, f) and bar > -np.inf:
+            # With all taking part the choice is right too, only slow: it ends there should bars fail again and again.
+            if sure(state, beliefs, f) and (bar > -np.inf or tries > 4):
                 break
             bar = -np.inf  # fewer than K are that near: let all take part, then set a bar
 

@@ -19,7 +19,7 @@ from recurrank.catalogue import Catalogue, as_catalogue
 from recurrank.rankers.ranker import Ranker, registered
 
 MAGIC = b"recurrank\n"
-VERSION = 1
+VERSION = 2
 _HEAD = len(MAGIC) + 2 + 8
 _DIGEST = 32
 
@@ -82,6 +82,8 @@ def _open(blob: bytes) -> tuple[dict[str, Any], memoryview]:
     version = int.from_bytes(blob[len(MAGIC) : len(MAGIC) + 2], "big")
     if version > VERSION:
         raise ValueError(f"saved ranker: version {version} is newer than {VERSION}, the newest known here; update recurrank")
+    if version < VERSION:
+        raise ValueError(f"saved ranker: version {version} is older than {VERSION}, and states have changed since; learn anew")
     if hashlib.sha256(memoryview(blob)[:-_DIGEST]).digest() != blob[-_DIGEST:]:
         raise ValueError("saved ranker: truncated or altered (its digest does not match); restore it from a copy")
     length = int.from_bytes(blob[_HEAD - 8 : _HEAD], "big")
