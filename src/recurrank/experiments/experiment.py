@@ -28,7 +28,7 @@ _ONE_AT_A_TIME = threading.Lock()
 
 
 class Setting(NamedTuple):
-    """What a run meets: items and users. ``attraction`` is for the ranker that knows the truth."""
+    """What a run meets: items and users."""
 
     features: Features
     model: ClickModel

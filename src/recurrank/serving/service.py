@@ -405,11 +405,11 @@ class Service:
         self._committer.stop()
         try:
             if self.learning:
-                self.step_without_expiry()
+                self._last_step()
         finally:
             self.store.close()
 
-    def step_without_expiry(self) -> None:
+    def _last_step(self) -> None:
         """The last fold before the end: the committer has stopped, so that no window can be closed any more."""
         self._looked = (float("inf"), self._looked[1])
         self.step()
