@@ -1,5 +1,6 @@
 """A load generator: ``python -m benchmarks.load PORT CONNECTIONS SECONDS`` reads requests from standard input, a JSON list of
-[method, path, body] a line a connection, sends each connection's round and round, and prints what came of it as JSON.
+[method, path, body] a line a connection, sends each connection's round and round (with SECONDS = 0 just once), and prints what
+came of it as JSON.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ class Connection(asyncio.Protocol):
         self.times.append(now - self.began)
         status = head[9:12].decode()
         self.statuses[status] = self.statuses.get(status, 0) + 1
-        if now < self.until:
+        if now < self.until or (self.until == 0 and self.at < len(self.requests)):
             self.send()
         else:
             self.transport.close()
@@ -71,7 +72,9 @@ async def main(port: int, connections: int, seconds: float) -> None:
     for number in range(connections):
         requests = prepared[number % len(prepared)]
         _, protocol = await loop.create_connection(
-            lambda requests=requests: Connection(requests, began + seconds, times, statuses), "127.0.0.1", port
+            lambda requests=requests: Connection(requests, began + seconds if seconds else 0, times, statuses),
+            "127.0.0.1",
+            port,
         )
         made.append(protocol.done)
     await asyncio.gather(*made)

@@ -9,9 +9,10 @@ from __future__ import annotations
 import asyncio
 import random
 import time
-import uuid
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
+
+from recurrank.slate import new_id
 
 try:
     import httpx
@@ -101,7 +102,7 @@ class Client(_Requests):
 
     def rank(self, name: str, slate: str | None = None) -> ServedSlate:
         """A slate to show."""
-        asked = {"slate": slate or uuid.uuid4().hex}
+        asked = {"slate": slate or new_id()}
         return ServedSlate(**self._call("POST", f"/v1/rankers/{name}/rank", asked))
 
     def feedback(self, slate: str | ServedSlate, clicks: Iterable[int], final: bool = True) -> str:
@@ -157,7 +158,7 @@ class AsyncClient(_Requests):
 
     async def rank(self, name: str, slate: str | None = None) -> ServedSlate:
         """A slate to show."""
-        asked = {"slate": slate or uuid.uuid4().hex}
+        asked = {"slate": slate or new_id()}
         return ServedSlate(**await self._call("POST", f"/v1/rankers/{name}/rank", asked))
 
     async def feedback(self, slate: str | ServedSlate, clicks: Iterable[int], final: bool = True) -> str:

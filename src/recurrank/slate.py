@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import secrets
+import time
 from dataclasses import dataclass
 
 import numpy as np
@@ -45,3 +47,8 @@ def as_items(slate: Slate | ArrayLike, items: int, positions: int | None = None)
     if positions is not None and len(places) > positions:
         raise ValueError(f"slate: {len(places)} items, but the click model has parameters for {positions} positions")
     return np.ascontiguousarray(places, dtype=np.int64)
+
+
+def new_id() -> str:
+    """A name for a slate that nobody guesses. It begins with the time, so that rows written together lie together on disk."""
+    return f"{time.time_ns() >> 20:011x}{secrets.token_hex(9)}"

@@ -194,8 +194,7 @@ def test_two_servers_on_postgresql_and_one_is_killed(database):
         desk = service.desk("films")
         fold = new_fold(desk.config, desk.catalogue)
         events = service.store.events(0, 10**6, desk.stored.number)
-        for event in events:
-            fold.apply(event)
+        fold.apply(events)
         assert fold.save() == desk.fold.save()
         assert fold.counts["learned"] == 51
         assert max(Counter(event.served for event in events if event.kind == Kind.LEARNED).values()) == 1

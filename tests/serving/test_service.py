@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import sqlite3
 import threading
+from collections import Counter
 
 import numpy as np
 import psycopg
@@ -12,7 +13,8 @@ import pytest
 
 import recurrank as rr
 from recurrank.catalogue import Catalogue
-from recurrank.serving.fold import Config, Fold, new_fold
+from recurrank.serving.events import Kind
+from recurrank.serving.fold import COUNTS, Config, Fold, new_fold
 from recurrank.serving.service import Conflict, NotFound, Service, Settings
 from recurrank.serving.store import open_store
 from recurrank.serving.store.base import Report
@@ -67,9 +69,94 @@ def replayed(service: Service, name: str) -> bytes:
     """The state from the log alone."""
     desk = service.desk(name)
     fold = new_fold(desk.config, desk.catalogue)
-    for event in service.store.events(0, 10**6, desk.stored.number):
-        fold.apply(event)
+    fold.apply(service.store.events(0, 10**6, desk.stored.number))
     return fold.save()
+
+
+def literal(service: Service, name: str) -> tuple:
+    """The state from the log, an event at a time, by the library's own calls: the twin of the compiled fold."""
+    desk = service.desk(name)
+    ranker = new_fold(desk.config, desk.catalogue).ranker
+    k, counts = ranker.positions, Counter()
+    shown, clicked, at = np.zeros(len(desk.catalogue)), np.zeros(len(desk.catalogue)), np.zeros(k)
+    for event in service.store.events(0, 10**6, desk.stored.number):
+        if event.kind not in (Kind.SERVED, Kind.LEARNED, Kind.DROPPED):
+            continue
+        items = np.frombuffer(event.payload[: 4 * k], "<i4").astype(np.int64)
+        marks = np.full((k, 2), -1, np.int64)
+        explored = np.frombuffer(event.payload[4 * k :], "<i8").reshape(-1, 2)
+        marks[: len(explored)] = explored
+        slate = rr.Slate(items, marks, 0, ranker.identity)
+        if event.kind == Kind.SERVED:
+            ranker.adopt(slate)
+            counts["served"] += 1
+        elif event.kind == Kind.DROPPED:
+            ranker.drop(slate)
+            counts["dropped"] += 1
+        else:
+            clicks = np.array([bool(event.clicks) and bool(event.clicks[i // 8] >> i % 8 & 1) for i in range(k)])
+            ranker.learn(slate, clicks)
+            counts["learned"] += 1
+            counts["clicks"] += int(clicks.sum())
+            shown[items] += 1
+            clicked[items] += clicks
+            at += clicks
+    return ranker.save(), {**dict.fromkeys(COUNTS, 0), **counts}, shown.tolist(), clicked.tolist(), at.tolist()
+
+
+@pytest.mark.parametrize("algorithm", ["recurrank", "toprank", "cascade-linucb", "pbm-ucb", "batchrank"])
+@pytest.mark.parametrize("chunk", [1, 7, 10**6])
+def test_the_compiled_fold_is_its_literal_twin(tmp_path, problem, catalogue, algorithm, chunk):
+    """Slates learned, dropped, reported in parts and open, of more than eight positions; folded in pieces of any size."""
+    clock, rng = Time(), np.random.default_rng(0)
+    settings = Settings(refresh=0, expire=0)
+    service = Service(open_store(f"sqlite:///{tmp_path}/x.db"), clock, seed=1, start=False, settings=settings)
+    service.create("films", config(algorithm=algorithm, positions=11, rounds=200), catalogue)
+    model = rr.clicks.DocumentBased(problem.attraction)
+    for _ in range(40):
+        for ranked in [service.rank("films") for _ in range(8)]:
+            clicks = np.flatnonzero(model.sample([catalogue.ids.index(item) for item in ranked.items], rng))
+            if rng.random() < 0.3:
+                service.feedback([Report(ranked.slate, tuple(clicks[:1]), False)])
+            if rng.random() < 0.8:
+                service.feedback([Report(ranked.slate, tuple(clicks), True)])
+        clock.now += 20
+        service.step()
+    desk = service.desk("films")
+    fold, events = new_fold(desk.config, desk.catalogue), service.store.events(0, 10**6, desk.stored.number)
+    assert {event.kind for event in events} == {1, 2, 3, 4, 5}
+    for start in range(0, len(events), chunk):
+        fold.apply(events[start : start + chunk])
+    found = (fold.ranker.save(), fold.counts, fold.shown.tolist(), fold.clicked.tolist(), fold.at.tolist())
+    assert found == literal(service, "films")
+    assert fold.seq == events[-1].seq
+    before = fold.save()
+    fold.apply(events)  # they are of the past
+    assert fold.save() == before
+    service.close()
+
+
+@pytest.mark.parametrize("damage", ["short", "odd", "long", "item", "clicks"])
+def test_an_event_that_cannot_be_is_refused_and_those_before_it_are_folded(tmp_path, catalogue, damage):
+    service = Service(open_store(f"sqlite:///{tmp_path}/x.db"), Time(), seed=1, start=False)
+    service.create("films", config(), catalogue)
+    service.feedback([Report(service.rank("films").slate, (0,), True) for _ in range(5)])
+    desk = service.desk("films")
+    events = service.store.events(0, 100, desk.stored.number)
+    good = events[5]
+    wrong = {
+        "short": good._replace(payload=good.payload[: 4 * K - 4]),
+        "odd": good._replace(payload=good.payload + b"1234"),
+        "long": good._replace(payload=good.payload[: 4 * K] + bytes(16 * (K + 1))),
+        "item": good._replace(payload=np.array([ITEMS, 0, 1, 2], "<i4").tobytes()),
+        "clicks": good._replace(clicks=b"12"),
+    }[damage]
+    fold, sound = new_fold(desk.config, desk.catalogue), new_fold(desk.config, desk.catalogue)
+    with pytest.raises(ValueError, match=f"^event {good.seq}: "):
+        fold.apply([*events[:5], wrong, *events[6:]])
+    sound.apply(events[:5])
+    assert fold.save() == sound.save()
+    service.close()
 
 
 def test_rank_and_learn(begin, catalogue, problem):

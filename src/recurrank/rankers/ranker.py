@@ -74,6 +74,10 @@ class Ranker:
     regret_bound: ClassVar[str]
     compiled_rank: ClassVar[Callable[..., Any]]
     compiled_learn: ClassVar[Callable[..., Any]]
+    compiled_count: ClassVar[Callable[..., Any] | None] = None
+    """count(state, rng, slate): what serving this slate does to the state. By default a round passes, whichever it was."""
+    compiled_drop: ClassVar[Callable[..., Any] | None] = None
+    """drop(state, slate): what it does that a slate's answer will not come. By default nothing."""
 
     state: Any
 
@@ -122,7 +126,10 @@ class Ranker:
 
     def drop(self, slate: Slate) -> None:
         """Say that a slate's answer will never come, so that what it explored is asked for again at once."""
-        self._checked(slate, np.zeros(self.positions, np.bool_))
+        self._belongs(slate, self.served)
+        compiled_drop = type(self).compiled_drop
+        if compiled_drop is not None:
+            compiled_drop(self.state, Buffer(slate.items, slate.marks))
 
     def adopt(self, slate: Slate) -> None:
         """Count a slate as served that a copy of this ranker has ranked, so that its answer can be learned here.
@@ -132,12 +139,12 @@ class Ranker:
         self._belongs(slate, served=slate.number + 1 if isinstance(slate, Slate) else 0)
         if self.due:
             self.plan()
-        self.count(slate)
+        compiled_count = type(self).compiled_count
+        if compiled_count is None:
+            type(self).compiled_rank(self.state, self.rng, self._buffer)
+        else:
+            compiled_count(self.state, self.rng, Buffer(slate.items, slate.marks))
         self.served += 1
-
-    def count(self, slate: Slate) -> None:
-        """What serving this slate does to the state. For most algorithms a round passes, whichever slate it was."""
-        type(self).compiled_rank(self.state, self.rng, self._buffer)
 
     def plan(self) -> None:
         """Make the decisions that are due. Called after ``learn`` says so; most algorithms have none."""
@@ -276,6 +283,16 @@ def learn(state: Any, slate: Buffer, clicks: Bools) -> bool:
     raise TypeError("only compiled code can call this; use a ranker's own method")
 
 
+def count(state: Any, rng: np.random.Generator, slate: Buffer) -> None:
+    """What serving a slate does to this state (it may overwrite the slate); only compiled code can call it."""
+    raise TypeError("only compiled code can call this; use a ranker's own method")
+
+
+def drop(state: Any, slate: Buffer) -> None:
+    """What losing a slate's answer does to this state; only compiled code can call it."""
+    raise TypeError("only compiled code can call this; use a ranker's own method")
+
+
 @overload(rank, jit_options=HOT, strict=False)
 def _rank(state: Any, rng: Any, slate: Any) -> Any:
     return _compiled[state.instance_class].compiled_rank.py_func  # type: ignore[attr-defined]
@@ -284,3 +301,19 @@ def _rank(state: Any, rng: Any, slate: Any) -> Any:
 @overload(learn, jit_options=HOT, strict=False)
 def _learn(state: Any, slate: Any, clicks: Any) -> Any:
     return _compiled[state.instance_class].compiled_learn.py_func  # type: ignore[attr-defined]
+
+
+@overload(count, jit_options=HOT, strict=False)
+def _count(state: Any, rng: Any, slate: Any) -> Any:
+    kind = _compiled[state.instance_class]
+    return (kind.compiled_count or kind.compiled_rank).py_func  # type: ignore[attr-defined]
+
+
+@overload(drop, jit_options=HOT, strict=False)
+def _drop(state: Any, slate: Any) -> Any:
+    kind = _compiled[state.instance_class]
+    return kind.compiled_drop.py_func if kind.compiled_drop else _nothing  # type: ignore[attr-defined]
+
+
+def _nothing(state: Any, slate: Any) -> None:
+    pass

@@ -42,7 +42,6 @@ from recurrank.design.optimal import Design, optimal_design
 from recurrank.design.scan import Rows, products
 from recurrank.design.spanner import spanner_design
 from recurrank.rankers.ranker import Buffer, Feedback, Ranker, Seed, flatten, register
-from recurrank.slate import Slate
 
 ESTIMATE_DECIMALS = 10
 LEARNED, SURPLUS, LATE = 0, 1, 2
@@ -164,8 +163,9 @@ def _answered(state: State, b: int, entry: int) -> None:
 
 
 @hot
-def asked(state: State, marks: Ints) -> None:
-    """What :func:`rank` does to the state when it draws these items."""
+def count(state: State, rng: np.random.Generator, slate: Buffer) -> None:
+    """What :func:`rank` does to the state when it draws this slate."""
+    marks = slate.marks
     for i in range(len(marks)):
         if marks[i, 0] < 0:
             break
@@ -179,8 +179,9 @@ def asked(state: State, marks: Ints) -> None:
 
 
 @hot
-def drop(state: State, marks: Ints) -> None:
+def drop(state: State, slate: Buffer) -> None:
     """The reverse, for a slate whose answer will not come."""
+    marks = slate.marks
     for i in range(len(marks)):
         if marks[i, 0] < 0:
             break
@@ -271,6 +272,8 @@ class RecurRank(Ranker):
     regret_bound = "O(K sqrt(d T log(L T)))"
     compiled_rank = rank
     compiled_learn = learn
+    compiled_count = count
+    compiled_drop = drop
 
     state: State
 
@@ -334,13 +337,6 @@ class RecurRank(Ranker):
     def feedback(self) -> Feedback:
         """How many answers were learned from, were surplus or came late."""
         return Feedback(*(int(count) for count in self.state.counts))
-
-    def drop(self, slate: Slate) -> None:
-        super().drop(slate)
-        drop(self.state, slate.marks)
-
-    def count(self, slate: Slate) -> None:
-        asked(self.state, slate.marks)
 
     def plan(self) -> None:
         """Close every block that has all its answers and open its parts (line 8); all of that or, interrupted, nothing."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -9,7 +10,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from recurrank.serving.events import Event, Kind, unpack_clicks, unpack_items
-from recurrank.serving.fold import Config, Fold, digest_of, new_fold, unpack_catalogue
+from recurrank.serving.fold import Config, digest_of, new_fold, unpack_catalogue
 from recurrank.serving.store.base import Store, StoredRanker
 
 CHUNK = 10_000
@@ -39,25 +40,24 @@ def replay(store: Store, stored: StoredRanker) -> Finding:
     config = msgspec.json.decode(stored.config, type=Config)
     fold = new_fold(config, unpack_catalogue(store.catalogue(stored.number)))
     kept = {snapshot.seq: snapshot for snapshot in store.snapshots(stored.number)}
-    faults, count = [], 0
+    faults, count, snapshots = [], 0, len(kept)
     for snapshot in kept.values():
         if digest_of(snapshot.state) != snapshot.digest:
             faults.append(f"the snapshot after event {snapshot.seq} is torn or altered; it will be passed over")
-    for event in all_events(store, stored.number):
-        faults += _fold(fold, event)
-        count += 1
-        there = kept.get(event.seq)
-        if there is not None and digest_of(there.state) == there.digest and fold.save() != there.state:
-            faults.append(f"the snapshot after event {event.seq} is not what the log gives")
-    return Finding(stored.name, count, fold.seq, digest_of(fold.save()), len(kept), faults)
-
-
-def _fold(fold: Fold, event: Event) -> list[str]:
-    try:
-        fold.apply(event)
-    except ValueError as error:
-        return [f"event {event.seq} cannot be folded: {error}"]
-    return []
+    after = 0
+    while events := store.events(after, CHUNK, stored.number):
+        after, count = events[-1].seq, count + len(events)
+        ends = [place + 1 for place, event in enumerate(events) if event.seq in kept]
+        for start, stop in itertools.pairwise([0, *ends, len(events)]):
+            try:
+                fold.apply(events[start:stop])
+            except ValueError as error:
+                return Finding(stored.name, count, fold.seq, digest_of(fold.save()), snapshots, [*faults, str(error)])
+            there = kept.get(fold.seq)
+            if there is not None and digest_of(there.state) == there.digest and fold.save() != there.state:
+                faults.append(f"the snapshot after event {fold.seq} is not what the log gives")
+                kept.pop(fold.seq)  # said once
+    return Finding(stored.name, count, fold.seq, digest_of(fold.save()), snapshots, faults)
 
 
 def verify(store: Store) -> list[str]:
@@ -127,7 +127,7 @@ def _row(event: Event, stored: StoredRanker | None, ids: dict[int, tuple[str, ..
         "seq": event.seq,
         "at": int(event.at * 1e6),
         "ranker": stored.name if stored else f"deleted {event.ranker}",
-        "kind": event.kind.name.lower(),
+        "kind": Kind(event.kind).name.lower(),
         "served": event.served or None,
         "items": None,
         "clicks": None,

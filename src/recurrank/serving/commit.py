@@ -19,11 +19,14 @@ from recurrank.serving.store.base import Operation
 LARGEST = 2_000
 """Operations in one transaction."""
 
-GATHER = 0.001
-"""Seconds that operations gather for a transaction in an event loop."""
+QUIET = 3
+"""Turns of an event loop that bring no operation, after which it is time to write those that have gathered."""
 
-SLOW = 0.05
-"""Seconds of a transaction from which on it must not be waited for in an event loop."""
+GATHER = 0.005
+"""Seconds that operations gather at most."""
+
+SLOW = 0.01
+"""Seconds of a transaction, on average, from which on it must not be waited for in an event loop."""
 
 WAITING = 20_000
 """Operations that may wait; more are refused."""
@@ -43,7 +46,7 @@ class Committer:
         self._wake = threading.Condition()
         self._stopping = False
         self._gathered: list[tuple[Sequence[Operation], Any]] = []
-        self._slow_until = float("-inf")
+        self._usual, self._slow_until = 0.0, float("-inf")
         self._thread = threading.Thread(target=self._run, name="recurrank-commit", daemon=True)
         self._thread.start()
 
@@ -62,20 +65,32 @@ class Committer:
         else:
             if self._stopping:
                 raise StoreError("the service is stopping; try again elsewhere or later")
-            if not self._gathered:
-                loop.call_later(GATHER, self._write_gathered)
             self._gathered.append((operations, future))
+            if len(self._gathered) == 1:
+                loop.call_soon(self._look, loop, loop.time() + GATHER, 1, 0)
         return await future
 
-    def _write_gathered(self) -> None:
-        """Write in the event loop itself: for a file on a fast disk, handing a transaction to a thread costs several times
-        what the transaction does. Should the disk be slow, the thread takes over for a while.
-        """
+    def _look(self, loop: asyncio.AbstractEventLoop, until: float, size: int, quiet: int) -> None:
+        """Write when nobody seems to be about to add to what has gathered: answering requests brings the next ones."""
+        quiet = 0 if len(self._gathered) > size else quiet + 1
+        if quiet < QUIET and loop.time() < until and len(self._gathered) < LARGEST:
+            loop.call_soon(self._look, loop, until, len(self._gathered), quiet)
+            return
         group, self._gathered = self._gathered, []
+        if self._store.busy:  # with something large: not to be waited for here
+            with self._wake:
+                self._waiting.extend(group)
+                self._size += sum(len(operations) for operations, _ in group)
+                self._wake.notify()
+            return
+        # In the event loop itself: for a file on a fast disk, handing a transaction to a thread costs several times what the
+        # transaction does. Should the disk be slow, the thread takes over for a while.
         began = time.monotonic()
         self._write(group)
-        if time.monotonic() - began > SLOW:
-            self._slow_until = time.monotonic() + 10
+        ended = time.monotonic()
+        self._usual += (ended - began - self._usual) / 16
+        if self._usual > SLOW:
+            self._usual, self._slow_until = 0.0, ended + 10
 
     def stop(self) -> None:
         """Write what is waiting, and end."""

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import struct
 from enum import IntEnum
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from recurrank._arrays import Bools, Ints
-from recurrank.slate import Slate
 
 
 class Kind(IntEnum):
@@ -28,7 +28,7 @@ class Event(NamedTuple):
     Attributes:
         seq: its place; the log has no gaps.
         ranker: the ranker's number.
-        kind: what happened.
+        kind: what happened, a :class:`Kind` as its number.
         served: for what happens to a slate, the place of the event that served it.
         clicks: the positions clicked, a bit a position.
         payload: the slate, of SERVED, LEARNED and DROPPED as the store returns them (it is stored once).
@@ -38,31 +38,22 @@ class Event(NamedTuple):
 
     seq: int
     ranker: int
-    kind: Kind
+    kind: int
     served: int
     clicks: bytes
     payload: bytes
     at: float
 
 
-def pack_slate(slate: Slate) -> bytes:
-    """Items as int32, then the marks in use as int64."""
-    used = int(np.argmax(slate.marks[:, 0] < 0)) if (slate.marks[:, 0] < 0).any() else len(slate.marks)
-    return slate.items.astype("<i4").tobytes() + slate.marks[:used].astype("<i8").tobytes()
+def pack_slates(items: Any, marks: Ints, used: Ints) -> list[bytes]:
+    """Of each slate its items as int32, then the marks in use as int64. Shapes (n, K), (n, K, 2) and (n,)."""
+    shown, explored = items.astype("<i4", copy=False), marks.astype("<i8", copy=False)
+    return [a.tobytes() + m[:n].tobytes() for a, m, n in zip(shown, explored, used.tolist(), strict=True)]
 
 
-def unpack_slate(payload: bytes, positions: int, ranker: str) -> Slate:
-    """The slate that was packed, to be learned by ``ranker`` (an identity)."""
-    marks: Ints = np.full((positions, 2), -1, np.int64)
-    rest = np.frombuffer(payload, "<i8", offset=4 * positions) if len(payload) > 4 * positions else ()
-    if len(rest):
-        marks[: len(rest) // 2] = np.asarray(rest).reshape(-1, 2)
-    return Slate(unpack_items(payload, positions), marks, 0, ranker)
-
-
-def unpack_items(payload: bytes, positions: int) -> Ints:
+def unpack_items(payload: bytes, positions: int) -> tuple[int, ...]:
     """Only the items of a packed slate."""
-    return np.frombuffer(payload, "<i4", count=positions).astype(np.int64)
+    return struct.unpack_from(f"<{positions}i", payload)
 
 
 def pack_clicks(positions: int, clicked: list[int]) -> bytes:

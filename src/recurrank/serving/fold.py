@@ -4,7 +4,7 @@ Folding never ranks: slates come from copies (``Ranker.adopt``), so that nothing
 itself decides from its own seed.
 
     state = snapshot  or  a new ranker
-    for event in log after it:  state.apply(event)
+    state.apply(events of the log after it)
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -20,11 +21,13 @@ import numpy as np
 from recurrank._arrays import Ints
 from recurrank.catalogue import Catalogue
 from recurrank.rankers import make
-from recurrank.rankers.ranker import Ranker
+from recurrank.rankers.ranker import Buffer, Ranker
 from recurrank.rankers.saving import load
-from recurrank.serving.events import Event, Kind, unpack_clicks, unpack_slate
+from recurrank.serving import rounds
+from recurrank.serving.events import Event, Kind
 
 COUNTS = ("served", "learned", "dropped", "clicks")
+_SLATES = (int(Kind.SERVED), int(Kind.LEARNED), int(Kind.DROPPED))
 _PART = 8 << 20
 
 
@@ -46,7 +49,6 @@ class Fold:
     Attributes:
         ranker: as the library has it.
         seq: the last event that is in it.
-        counts: slates served, learned and dropped, and clicks.
         shown: how often each item was in a slate that was learned from.
         clicked: how often it was clicked then.
         at: clicks by position.
@@ -56,33 +58,63 @@ class Fold:
     def __init__(self, ranker: Ranker, seq: int = 0) -> None:
         self.ranker = ranker
         self.seq = seq
-        self.counts = dict.fromkeys(COUNTS, 0)
         self.shown: Ints = np.zeros(len(ranker.catalogue), np.int64)
         self.clicked: Ints = np.zeros(len(ranker.catalogue), np.int64)
         self.at: Ints = np.zeros(ranker.positions, np.int64)
+        self._counts: Ints = np.zeros(len(COUNTS), np.int64)
+        self._slate, self._clicks = Buffer.empty(ranker.positions), np.zeros(ranker.positions, np.bool_)
 
-    def apply(self, event: Event) -> None:
-        """Take one event in. Events of the past are none: a log may be read twice."""
-        if event.seq <= self.seq:
+    @property
+    def counts(self) -> dict[str, int]:
+        """Slates served, learned and dropped, and clicks."""
+        return dict(zip(COUNTS, self._counts.tolist(), strict=True))
+
+    def apply(self, events: Sequence[Event]) -> None:
+        """Take events of this ranker in, in order. Events of the past are none: a log may be read twice.
+
+        ValueError for an event whose slate cannot be one of this ranker; those before it are taken in.
+        """
+        events = [event for event in events if event.seq > self.seq]
+        if not events:
             return
-        ranker = self.ranker
-        if event.kind in (Kind.SERVED, Kind.LEARNED, Kind.DROPPED):
-            slate = unpack_slate(event.payload, ranker.positions, ranker.identity)
-            if event.kind == Kind.SERVED:
-                ranker.adopt(slate)
-                self.counts["served"] += 1
-            elif event.kind == Kind.DROPPED:
-                ranker.drop(slate)
-                self.counts["dropped"] += 1
-            else:
-                clicks = unpack_clicks(event.clicks, ranker.positions)
-                ranker.learn(slate, clicks)
-                self.counts["learned"] += 1
-                self.counts["clicks"] += int(np.count_nonzero(clicks))
-                self.shown[slate.items] += 1
-                self.clicked[slate.items] += clicks
-                self.at += clicks
-        self.seq = event.seq
+        slates = [event for event in events if event.kind in _SLATES]
+        if self.ranker.due:  # a decision that was interrupted
+            self.ranker.plan()
+        if slates:
+            self._apply(slates)
+        self.seq = events[-1].seq
+
+    def _apply(self, slates: list[Event]) -> None:
+        ranker, positions = self.ranker, self.ranker.positions
+        sizes = np.fromiter((len(event.payload) for event in slates), np.int64, len(slates))
+        wrong = (sizes < 4 * positions) | (sizes > 20 * positions) | ((sizes - 4 * positions) % 16 != 0)
+        width = (positions + 7) // 8
+        wrong |= np.fromiter((len(event.clicks) not in (0, width) for event in slates), np.bool_, len(slates))
+        if wrong.any():
+            first = int(np.argmax(wrong))
+            if first:
+                self._apply(slates[:first])
+            raise _strange(slates[first])
+        words = np.frombuffer(b"".join([event.payload for event in slates]), "<i4")
+        none = bytes(width)
+        bits = np.frombuffer(b"".join([event.clicks or none for event in slates]), np.uint8).reshape(-1, width)
+        kinds = np.fromiter((event.kind for event in slates), np.int8, len(slates))
+        ends, why = np.cumsum(sizes // 4), np.zeros(1, np.int64)
+        done = 0
+        while done < len(slates):
+            served = int(self._counts[0])
+            done = rounds.fold(
+                ranker.state, ranker.rng, self._slate, self._clicks, kinds, words, ends, bits, done,
+                self._counts, self.shown, self.clicked, self.at, why,
+            )  # fmt: skip
+            ranker.served += int(self._counts[0]) - served
+            if done:
+                self.seq = slates[done - 1].seq
+            if why[0] == rounds.STRANGE:
+                raise _strange(slates[done])
+            if why[0] == rounds.DUE:
+                ranker.due = True  # and stays so, should the decision be interrupted
+                ranker.plan()
 
     def save(self) -> bytes:
         """All of it as bytes, the same for the same state."""
@@ -95,11 +127,15 @@ class Fold:
         try:
             seq, counts, shown, clicked, at, ranker = msgspec.msgpack.decode(state)
             fold = cls(load(ranker, catalogue), seq)
-            fold.counts = {name: int(counts[name]) for name in COUNTS}
+            fold._counts[:] = [counts[name] for name in COUNTS]
             fold.shown, fold.clicked, fold.at = (np.frombuffer(part, "<i8").astype(np.int64) for part in (shown, clicked, at))
         except (msgspec.DecodeError, KeyError, TypeError) as error:
             raise ValueError(f"snapshot: not one ({error})") from error
         return fold
+
+
+def _strange(event: Event) -> ValueError:
+    return ValueError(f"event {event.seq}: its slate is none of this ranker; the log was altered")
 
 
 def new_fold(config: Config, catalogue: Catalogue) -> Fold:

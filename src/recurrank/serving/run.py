@@ -30,6 +30,7 @@ def serve(service: Service, keys: auth.Keys, limits: Limits, host: str, port: in
         access_log=False,
         log_config=None,
         server_header=False,
+        proxy_headers=False,
         timeout_graceful_shutdown=DRAIN,
         timeout_keep_alive=30,
         lifespan="off",

@@ -16,7 +16,6 @@ nothing; a new learner gives every open slate its full window again.
 from __future__ import annotations
 
 import hashlib
-import secrets
 import threading
 import time
 from collections import Counter
@@ -28,15 +27,20 @@ import numpy as np
 
 from recurrank.catalogue import Catalogue
 from recurrank.rankers import load
-from recurrank.rankers.ranker import Ranker
+from recurrank.rankers.ranker import Buffer, Ranker
+from recurrank.serving import rounds
 from recurrank.serving.commit import Committer
-from recurrank.serving.events import Event, Kind, pack_slate, unpack_items
+from recurrank.serving.events import Event, Kind, pack_slates, unpack_items
 from recurrank.serving.fold import Config, Fold, digest_of, new_fold, pack_catalogue, unpack_catalogue
 from recurrank.serving.store import Store, StoreError
 from recurrank.serving.store.base import Expire, Report, Serve, Snapshot, StoredRanker
+from recurrank.slate import new_id
 
-CHUNK = 5_000
+CHUNK = 20_000
 """Events folded at a time."""
+
+AHEAD, AHEAD_SECONDS = 64, 0.0005
+"""Slates drawn at a time: at most so many, and only as many as can be drawn in this time."""
 
 
 class Clock(Protocol):
@@ -85,14 +89,42 @@ class Desk:
     def __init__(self, stored: StoredRanker, config: Config, catalogue: Catalogue, fold: Fold, view: Ranker) -> None:
         self.stored, self.config, self.catalogue = stored, config, catalogue
         self.fold = fold
-        self.view, self.version = view, fold.seq
-        self.lock = threading.Lock()  # of the view
+        self._view, self._version = view, fold.seq
+        self._ahead: list[bytes] = []  # slates drawn from the view, to be served
+        self._many = 1  # to be drawn next
+        self._lock = threading.Lock()  # of these four
+        self._slate = Buffer.empty(config.positions)
         self.folding = threading.Lock()  # of the fold
         self.dirty = False
         self.refreshed = 0.0
         self.kept = (fold.seq, 0.0)  # the last snapshot: which event, and when
         self.open: dict[int, float] = {}  # slates by the event that served them -> when first seen
         self.ids = catalogue.ids or tuple(str(place) for place in range(len(catalogue)))
+
+    def show(self, view: Ranker, version: int) -> None:
+        """Rank with this copy of the ranker from now on."""
+        with self._lock:
+            self._view, self._version, self._ahead, self._many = view, version, [], 1
+
+    def draw(self) -> tuple[bytes, int]:
+        """A slate, packed, and the event up to which it knows the log."""
+        with self._lock:
+            if not self._ahead:
+                self._ahead = self._drawn()
+            return self._ahead.pop(), self._version
+
+    def _drawn(self) -> list[bytes]:
+        """As many slates as the time for it allows, last one first."""
+        view, many, positions = self._view, self._many, self.config.positions
+        if view.due:
+            view.plan()
+        items, marks = np.empty((many, positions), np.int32), np.empty((many, positions, 2), np.int64)
+        used = np.empty(many, np.int64)
+        began = time.perf_counter()
+        rounds.draw(view.state, view.rng, self._slate, items, marks, used)
+        within = AHEAD_SECONDS / max(time.perf_counter() - began, 1e-9) * many
+        self._many = max(1, min(AHEAD, 2 * many, int(within)))
+        return pack_slates(items, marks, used)[::-1]
 
 
 class Service:
@@ -188,9 +220,8 @@ class Service:
 
     def _draw(self, name: str, slate: str | None) -> tuple[Desk, Serve, int]:
         desk = self.desk(name)
-        with desk.lock:
-            shown, version = desk.view.rank(), desk.version
-        return desk, Serve(slate or secrets.token_hex(12), desk.stored.number, pack_slate(shown)), version
+        payload, version = desk.draw()
+        return desk, Serve(slate or new_id(), desk.stored.number, payload), version
 
     def _ranked(self, desk: Desk, operation: Serve, version: int, payload: bytes | None) -> Ranked:
         if payload is None:
@@ -224,8 +255,7 @@ class Service:
                 self._take_over()
             folded = 0
             while events := self.store.events(self.seq, CHUNK):
-                for event in events:
-                    self._fold(event)
+                self._fold(events)
                 self.seq = events[-1].seq
                 folded += len(events)
                 if len(events) < CHUNK:
@@ -261,20 +291,28 @@ class Service:
         self.seq = oldest or 0
         self.learning = True
 
-    def _fold(self, event: Event) -> None:
-        desk = self._by_number.get(event.ranker)
-        if desk is None and event.kind == Kind.CREATED:
-            self._notice()
-            desk = self._by_number.get(event.ranker)
-        if desk is None or event.seq <= desk.fold.seq:
-            return  # of a ranker that is deleted, or in its snapshot
-        with desk.folding:
-            desk.fold.apply(event)
-        if event.kind == Kind.SERVED:
-            desk.open.setdefault(event.seq, self.clock.monotonic())
-        elif event.kind in (Kind.LEARNED, Kind.DROPPED):
-            desk.open.pop(event.served, None)
-        desk.dirty = True
+    def _fold(self, events: list[Event]) -> None:
+        by_ranker: dict[int, list[Event]] = {}
+        for event in events:
+            by_ranker.setdefault(event.ranker, []).append(event)
+        now = self.clock.monotonic()
+        for number, part in by_ranker.items():
+            desk = self._by_number.get(number)
+            if desk is None and part[0].kind == Kind.CREATED:
+                self._notice()
+                desk = self._by_number.get(number)
+            if desk is None or part[-1].seq <= desk.fold.seq:
+                continue  # of a ranker that is deleted, or in its snapshot
+            after = desk.fold.seq
+            with desk.folding:
+                desk.fold.apply(part)
+            for event in part:
+                if event.seq > after:
+                    if event.kind == Kind.SERVED:
+                        desk.open.setdefault(event.seq, now)
+                    elif event.kind != Kind.REPORTED:
+                        desk.open.pop(event.served, None)
+            desk.dirty = True
 
     def _upkeep(self) -> None:
         now = self.clock.monotonic()
@@ -310,9 +348,7 @@ class Service:
     def _refresh(self, desk: Desk, now: float) -> None:
         with desk.folding:
             state, version = desk.fold.ranker.save(), desk.fold.seq
-        view = self._copy(load(state, desk.catalogue), desk.catalogue, copied=True)
-        with desk.lock:
-            desk.view, desk.version = view, version
+        desk.show(self._copy(load(state, desk.catalogue), desk.catalogue, copied=True), version)
         desk.dirty, desk.refreshed = False, now
 
     def _keep(self, desk: Desk, now: float) -> None:

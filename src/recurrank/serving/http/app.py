@@ -8,7 +8,6 @@ from typing import Annotated, Any
 
 import msgspec
 from litestar import Litestar, MediaType, Request, Response, delete, get, post, put
-from litestar.exceptions import HTTPException
 from litestar.openapi import OpenAPIConfig, ResponseSpec
 from litestar.params import JSONBody, PathParameter
 from prometheus_client import CollectorRegistry, generate_latest
@@ -16,15 +15,12 @@ from prometheus_client import CollectorRegistry, generate_latest
 from recurrank import __version__
 from recurrank.serving import auth
 from recurrank.serving.http import schema as s
-from recurrank.serving.http.gate import Gate, Limits, Refused, log, problem
+from recurrank.serving.http.gate import Gate, Limits
+from recurrank.serving.http.hot import Hot
 from recurrank.serving.http.metrics import ServiceCollector
+from recurrank.serving.http.problems import Refused, explain, problem
 from recurrank.serving.http.upload import describe_upload, read_ranker
-from recurrank.serving.service import Conflict, NotFound, Service
-from recurrank.serving.store import StoreError
-from recurrank.serving.store.base import Report
-
-REPORTS = 1_000
-"""In one feedback request."""
+from recurrank.serving.service import Service
 
 RankerName = Annotated[str, PathParameter(pattern=s.Name, description="letters, digits, dots, dashes, underscores")]
 
@@ -40,6 +36,7 @@ def make_app(service: Service, keys: auth.Keys | None = None, limits: Limits | N
     limits = limits or Limits()
     registry = CollectorRegistry()
     registry.register(ServiceCollector(service))
+    hot = Hot(service)
 
     @put("/v1/rankers/{name:str}", status_code=200, responses=_problems(409, 415), tags=["rankers"])
     async def create_ranker(name: RankerName, request: Request[Any, Any, Any]) -> s.Created:
@@ -64,7 +61,8 @@ def make_app(service: Service, keys: auth.Keys | None = None, limits: Limits | N
     @get("/v1/rankers/{name:str}", responses=_problems(404), tags=["rankers"])
     async def show_ranker(name: RankerName) -> s.RankerStatus:
         """What a ranker has learned: blocks, phases, counts, click rates, the leading items with intervals."""
-        return msgspec.convert(service.status(name), s.RankerStatus)
+        status = await asyncio.to_thread(service.status, name)  # it may have to wait for a decision that is being made
+        return msgspec.convert(status, s.RankerStatus)
 
     @delete("/v1/rankers/{name:str}", status_code=204, responses=_problems(404), tags=["rankers"])
     async def delete_ranker(name: RankerName) -> None:
@@ -74,16 +72,12 @@ def make_app(service: Service, keys: auth.Keys | None = None, limits: Limits | N
     @post("/v1/rankers/{name:str}/rank", status_code=200, responses=_problems(404, 409), tags=["slates"])
     async def rank(name: RankerName, data: JSONBody[s.AskSlate | None] = None) -> s.RankedSlate:
         """A slate to show. It is on disk before it is answered; the same id again gives the same slate."""
-        ranked = await service.rank_async(name, data.slate if data else None)
-        return s.RankedSlate(ranked.slate, ranked.items, ranked.version)
+        return await hot.rank(name, data)
 
     @post("/v1/feedback", status_code=200, responses=_problems(), tags=["slates"])
     async def feedback(data: JSONBody[list[s.NewReport]]) -> list[s.Reported]:
         """Report clicks, up to 1,000 slates at once. Repeating or splitting reports changes nothing; each gets its status."""
-        if len(data) > REPORTS:
-            raise Refused(413, f"body: {len(data):,} reports; at most {REPORTS:,} at once")
-        outcomes = await service.feedback_async([Report(r.slate, tuple(r.clicks), r.final) for r in data])
-        return [s.Reported(report.slate, outcome) for report, outcome in zip(data, outcomes, strict=True)]  # type: ignore[arg-type]
+        return await hot.feedback(data)
 
     @get("/healthz", responses=_problems(), tags=["operation"])
     async def healthz() -> s.Health:
@@ -128,7 +122,7 @@ def make_app(service: Service, keys: auth.Keys | None = None, limits: Limits | N
         logging_config=None,
         debug=False,
     )  # fmt: skip
-    return Gate(inner, keys, limits, registry)
+    return Gate(inner, hot, keys, limits, registry)
 
 
 def _check_name(name: str) -> None:
@@ -146,34 +140,5 @@ def _line(service: Service, name: str) -> s.RankerLine:
 
 
 def _explain(request: Request[Any, Any, Any], error: Exception) -> Response[bytes]:
-    """A problem document for whatever went wrong; a stack trace only in the log."""
-    status, detail, headers = 500, "something went wrong here; it was logged", {}
-    match error:
-        case Refused():
-            status, detail, headers = error.status, error.detail, error.headers
-        case NotFound():
-            status, detail = 404, str(error)
-        case Conflict():
-            status, detail = 409, str(error)
-        case StoreError():
-            status, detail, headers = 503, "store: it cannot be written now; nothing was taken, try again", {"retry-after": "1"}
-        case HTTPException():
-            status, detail = error.status_code, _said(error)
-            headers = {name: value for name, value in (error.headers or {}).items() if name.lower() == "allow"}
-        case RecursionError():
-            status, detail = 400, "body: nested too deeply"
-        case msgspec.MsgspecError():
-            status, detail = 400, f"body: {error}"
-        case ValueError():
-            status, detail = 400, str(error)
-        case _:
-            log.error("request failed", route=request.url.path, error=type(error).__name__, exc_info=error)
+    status, detail, headers = explain(error, request.url.path)
     return Response(problem(status, detail), status_code=status, media_type="application/problem+json", headers=headers)
-
-
-def _said(error: HTTPException) -> str:
-    extra = error.extra
-    if isinstance(extra, list) and extra and isinstance(extra[0], dict):
-        where, what = extra[0].get("key"), extra[0].get("message", error.detail)
-        return f"{where}: {what}" if where else str(what)
-    return str(error.detail)

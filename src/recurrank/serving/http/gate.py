@@ -6,22 +6,21 @@ Plain ASGI: it reads the body itself, within a size and a time, and hands it on 
 from __future__ import annotations
 
 import asyncio
-import json
 import time
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any, NamedTuple
 
-import structlog
 from prometheus_client import CollectorRegistry, Counter, Histogram
 
 from recurrank.serving import auth
+from recurrank.serving.http.hot import Hot
+from recurrank.serving.http.problems import Refused, explain, log, problem
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
 OPEN_PATHS = ("/healthz", "/readyz")
-log = structlog.get_logger("recurrank.http")
 
 
 class Limits(NamedTuple):
@@ -34,45 +33,15 @@ class Limits(NamedTuple):
     origins: tuple[str, ...] = ()
 
 
-class Refused(Exception):
-    """An answer instead of the route's."""
-
-    def __init__(self, status: int, detail: str, **headers: str) -> None:
-        super().__init__(detail)
-        self.status, self.detail, self.headers = status, detail, headers
-
-
-TITLES = {
-    400: "Bad Request",
-    401: "Unauthorized",
-    403: "Forbidden",
-    404: "Not Found",
-    405: "Method Not Allowed",
-    408: "Request Timeout",
-    409: "Conflict",
-    413: "Content Too Large",
-    415: "Unsupported Media Type",
-    421: "Misdirected Request",
-    429: "Too Many Requests",
-    500: "Internal Server Error",
-    503: "Service Unavailable",
-}
-
-
-def problem(status: int, detail: str) -> bytes:
-    """A problem document."""
-    document = {"title": TITLES.get(status, "Error"), "status": status, "detail": detail, "type": "about:blank"}
-    return json.dumps(document).encode()
-
-
 class Gate:
     """ASGI middleware around the routes."""
 
-    def __init__(self, app: Any, keys: auth.Keys | None, limits: Limits, registry: CollectorRegistry) -> None:
-        self.app, self.keys, self.limits = app, keys, limits
+    def __init__(self, app: Any, hot: Hot, keys: auth.Keys | None, limits: Limits, registry: CollectorRegistry) -> None:
+        self.app, self.hot, self.keys, self.limits = app, hot, keys, limits
         self._known: list[auth.Key] = []
         self._looked = float("-inf")
         self._buckets: dict[str, tuple[float, float]] = {}
+        self._observed: dict[tuple[str, int], tuple[Counter, Histogram]] = {}
         self.requests = Counter("recurrank_requests", "Requests by route and status.", ["route", "status"], registry=registry)
         self.latency = Histogram(
             "recurrank_request_seconds",
@@ -104,21 +73,40 @@ class Gate:
 
         try:
             self._check_host(headers)
+            self._check_origin(scope["method"], origin, headers)
             if scope["method"] == "OPTIONS" and origin:
                 await self._preflight(origin, answer)
                 return
             self._check_key(scope, headers)
             body = await self._body(headers, receive)
-            await self.app(scope, _once(body, receive), answer)
+            work = self.hot.answer(scope["path"], body) if scope["method"] == "POST" else None
+            if work is None:
+                await self.app(scope, _once(body, receive), answer)
+            else:
+                await _answered(work, scope["path"], answer)
         except Refused as refused:
             await _refuse(answer, refused)
         finally:
             route = _route(scope["path"])
             seconds = time.perf_counter() - began
-            self.requests.labels(route, str(status)).inc()
-            self.latency.labels(route).observe(seconds)
+            self._observe(route, status, seconds)
             if status >= 500 or status in (401, 403, 429):
                 log.warning("request", method=scope["method"], route=route, status=status, seconds=round(seconds, 4))
+
+    def _observe(self, route: str, status: int, seconds: float) -> None:
+        key = (route, status)
+        if key not in self._observed:  # looking a label up costs more than counting
+            self._observed[key] = (self.requests.labels(route, str(status)), self.latency.labels(route))
+        counter, histogram = self._observed[key]
+        counter.inc()
+        histogram.observe(seconds)
+
+    def _check_origin(self, method: str, origin: str, headers: dict[bytes, bytes]) -> None:
+        """A page of another origin changes nothing, not even by the kind of request that browsers send unasked."""
+        if origin and method not in ("GET", "HEAD", "OPTIONS") and origin not in self.limits.origins:
+            host = headers.get(b"host", b"").decode("latin-1")
+            if origin not in (f"http://{host}", f"https://{host}"):
+                raise Refused(403, "origin: pages from there may not use this server; start it with --allow-origin for it")
 
     def _check_host(self, headers: dict[bytes, bytes]) -> None:
         host = headers.get(b"host", b"").decode("latin-1")
@@ -138,9 +126,8 @@ class Gate:
         scheme, _, secret = headers.get(b"authorization", b"").decode("latin-1").partition(" ")
         key = auth.owner(self._known, secret) if scheme.lower() == "bearer" else None
         if key is None:
-            raise Refused(
-                401, "authorization: give a key, as in 'Authorization: Bearer rk_...'", **{"www-authenticate": "Bearer"}
-            )
+            detail = "authorization: give a key, as in 'Authorization: Bearer rk_...'"
+            raise Refused(401, detail, {"www-authenticate": "Bearer"})
         path, method = scope["path"], scope["method"]
         needed = "feedback" if path == "/v1/feedback" else "rank" if path.endswith("/rank") else "admin"
         if "admin" not in key.roles and needed not in key.roles and not (method == "GET" and not path.startswith("/v1")):
@@ -154,7 +141,7 @@ class Gate:
         left = min(rate, left + (now - then) * rate)
         if left < 1:
             self._buckets[name] = (left, now)
-            raise Refused(429, f"rate: more than {rate:g} requests a second with this key", **{"retry-after": "1"})
+            raise Refused(429, f"rate: more than {rate:g} requests a second with this key", {"retry-after": "1"})
         self._buckets[name] = (left - 1, now)
 
     async def _body(self, headers: dict[bytes, bytes], receive: Receive) -> bytes:
@@ -180,7 +167,7 @@ class Gate:
                     if not message.get("more_body"):
                         return b"".join(parts)
         except TimeoutError as error:
-            raise Refused(408, f"body: not here after {self.limits.seconds:g} seconds", connection="close") from error
+            raise Refused(408, f"body: not here after {self.limits.seconds:g} seconds", {"connection": "close"}) from error
 
     async def _preflight(self, origin: str, send: Send) -> None:
         if origin not in self.limits.origins:
@@ -208,11 +195,23 @@ def _once(body: bytes, receive: Receive) -> Receive:
     return again
 
 
+async def _answered(work: Awaitable[bytes], path: str, send: Send) -> None:
+    try:
+        body = await work
+    except Exception as error:
+        await _refuse(send, Refused(*explain(error, path)))
+        return
+    headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body))]
+    await send({"type": "http.response.start", "status": 200, "headers": headers})
+    await send({"type": "http.response.body", "body": body})
+
+
 async def _refuse(send: Send, refused: Refused) -> None:
-    headers = [(b"content-type", b"application/problem+json")]
+    body = problem(refused.status, refused.detail)
+    headers = [(b"content-type", b"application/problem+json"), (b"content-length", b"%d" % len(body))]
     headers += [(name.encode(), value.encode()) for name, value in refused.headers.items()]
     await send({"type": "http.response.start", "status": refused.status, "headers": headers})
-    await send({"type": "http.response.body", "body": problem(refused.status, refused.detail)})
+    await send({"type": "http.response.body", "body": body})
 
 
 def _route(path: str) -> str:

@@ -15,7 +15,7 @@ from recurrank.catalogue import Catalogue
 from recurrank.design.files import read_features
 from recurrank.serving.fold import Config
 from recurrank.serving.http import schema as s
-from recurrank.serving.http.gate import Refused
+from recurrank.serving.http.problems import Refused
 
 NPY, PARQUET, JSON = "application/x-npy", "application/vnd.apache.parquet", "application/json"
 

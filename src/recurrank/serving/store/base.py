@@ -100,6 +100,11 @@ class Store(abc.ABC):
     shared = False
     """Whether other servers may write to the same database."""
 
+    @property
+    def busy(self) -> bool:
+        """Whether a transaction would have to wait for another one of this process, as far as it is known."""
+        return False
+
     def commit(self, operations: Sequence[Operation]) -> list[Any]:
         """Do all of them, in order, durably; what became of each: :class:`Served`, a status' name, or how many expired."""
         with self.transaction() as t:
@@ -115,7 +120,7 @@ class Store(abc.ABC):
 
             def note(ranker: int, kind: Kind, served: int = 0, clicks: bytes = b"", payload: bytes = b"") -> int:
                 place = seq + len(events) + 1
-                events.append(Event(place, ranker, kind, served, clicks, payload, now))
+                events.append(Event(place, ranker, int(kind), served, clicks, payload, now))
                 return place
 
             outcomes: list[Any] = []

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any
 
@@ -131,9 +131,7 @@ class PostgresStore(Store):
     def write(self, t: Any, events: list[Event], new: list[Row], changed: list[Row]) -> None:
         if events:
             kinds = "bigint bigint smallint bigint bytea bytea float8"
-            t.execute(
-                *_many("INSERT INTO recurrank_events SELECT * FROM", kinds, [(*e[:2], int(e.kind), *e[3:]) for e in events])
-            )
+            t.execute(*_many("INSERT INTO recurrank_events SELECT * FROM", kinds, events))
         if new:
             kinds = "text bigint bigint smallint bytea"
             t.execute(
@@ -149,7 +147,7 @@ class PostgresStore(Store):
         which = "" if ranker is None else f" AND e.ranker = {int(ranker)}"
         with self._reading() as t:
             t.execute(f"{_EVENTS}{which} ORDER BY e.seq LIMIT %s", (after, limit))
-            return [Event(seq, r, Kind(kind), *rest) for seq, r, kind, *rest in t.fetchall()]
+            return list(map(Event._make, t.fetchall()))
 
     def newest(self) -> int:
         with self._reading() as t:
@@ -188,7 +186,7 @@ class PostgresStore(Store):
             return True
 
     def _note(self, t: Any, ranker: int, kind: Kind) -> None:
-        self.write(t, [Event(self.last(t) + 1, ranker, kind, 0, b"", b"", time.time())], [], [])
+        self.write(t, [Event(self.last(t) + 1, ranker, int(kind), 0, b"", b"", time.time())], [], [])
 
     def rankers(self) -> list[StoredRanker]:
         with self._reading() as t:
@@ -256,7 +254,7 @@ class PostgresKeys:
                 connection.execute("INSERT INTO recurrank_keys VALUES (%s, %s, %s, %s)", row)
 
 
-def _many(head: str, kinds: str, rows: list[tuple[Any, ...]]) -> tuple[str, list[list[Any]]]:
+def _many(head: str, kinds: str, rows: Sequence[tuple[Any, ...]]) -> tuple[str, list[list[Any]]]:
     """One statement for many rows: a column an array."""
     columns = ", ".join(f"%s::{kind}[]" for kind in kinds.split())
     return f"{head} unnest({columns})", [list(column) for column in zip(*rows, strict=True)]

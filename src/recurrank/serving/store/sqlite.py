@@ -6,9 +6,11 @@ file beside the database keeps a second server away.
 
 from __future__ import annotations
 
+import itertools
 import sqlite3
 import threading
 import time
+from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -37,6 +39,9 @@ MIGRATIONS = [
 ]
 """In order; each in a transaction of its own, with its number. Never change one that was released."""
 
+TAIL = 20_000
+"""Events kept in memory for the learner."""
+
 _EVENTS = """
     SELECT e.seq, e.ranker, e.kind, e.served, e.clicks, CASE WHEN e.served THEN s.payload ELSE e.payload END, e.at
     FROM events e LEFT JOIN events s ON e.served AND s.seq = e.served WHERE e.seq > ?
@@ -61,6 +66,10 @@ class SqliteStore(Store):
         self._write_lock, self._read_lock = threading.Lock(), threading.Lock()
         self._positions: dict[int, int] | None = None  # known as long as every transaction went well
         self._last: int | None = None
+        self._tail: deque[Event] = deque(maxlen=TAIL)  # the last events, without gaps
+        self._tail_lock = threading.Lock()
+        self._pending: list[Event] = []  # of the transaction under way
+        self._shown: dict[int, bytes] = {}  # the slates of the last SERVED events
 
     def _connect(self) -> sqlite3.Connection:
         connection = sqlite3.connect(self.path, isolation_level=None, check_same_thread=False, timeout=10)
@@ -76,14 +85,37 @@ class SqliteStore(Store):
                 connection.execute("BEGIN IMMEDIATE")
                 yield connection
                 connection.execute("COMMIT")
+                self._remember()
             except sqlite3.Error as error:
-                _rollback(connection)
-                self._positions = self._last = None
+                self._forget()
                 raise StoreError(f"the store cannot be written: {error}") from error
             except BaseException:
-                _rollback(connection)
-                self._positions = self._last = None
+                self._forget()
                 raise
+
+    def _remember(self) -> None:
+        """Keep what was written for the learner: reading it back costs it, and the requests it competes with, far more."""
+        with self._tail_lock:
+            for event in self._pending:
+                if event.kind == Kind.SERVED:
+                    self._shown[event.seq] = event.payload
+                elif event.served:
+                    event = event._replace(payload=self._shown.get(event.served, b""))
+                self._tail.append(event)
+            while len(self._shown) > TAIL:
+                del self._shown[next(iter(self._shown))]
+        self._pending = []
+
+    def _forget(self) -> None:
+        _rollback(self._writer)
+        self._positions = self._last = None
+        self._pending = []
+        with self._tail_lock:  # whether a commit that failed is on disk, only the disk knows
+            self._tail.clear()
+
+    @property
+    def busy(self) -> bool:
+        return self._write_lock.locked()
 
     @contextmanager
     def _reading(self) -> Iterator[sqlite3.Connection]:
@@ -126,12 +158,33 @@ class SqliteStore(Store):
         _insert(t, "INSERT INTO slates VALUES", [*new, *changed], change)
         if events:
             self._last = events[-1].seq
+            self._pending += events
+
+    def _recent(self, after: int, limit: int) -> list[Event] | None:
+        """The events after a place, if all of them are in memory still."""
+        with self._tail_lock:
+            if not self._tail or self._tail[0].seq > after + 1:
+                return None
+            start = after + 1 - self._tail[0].seq
+            found = list(itertools.islice(self._tail, start, start + limit))
+        lost = sorted({event.served for event in found if event.served and not event.payload})
+        if lost:  # slates of long ago
+            shown: dict[int, bytes] = {}
+            with self._reading() as reader:
+                for part in range(0, len(lost), 500):
+                    places = lost[part : part + 500]
+                    query = f"SELECT seq, payload FROM events WHERE seq IN ({','.join('?' * len(places))})"
+                    shown |= dict(reader.execute(query, places))
+            found = [event._replace(payload=shown[event.served]) if event.served in shown else event for event in found]
+        return found
 
     def events(self, after: int, limit: int, ranker: int | None = None) -> list[Event]:
+        if ranker is None and (recent := self._recent(after, limit)) is not None:
+            return recent
         which = "" if ranker is None else f" AND e.ranker = {int(ranker)}"
         with self._reading() as reader:
             found = reader.execute(f"{_EVENTS}{which} ORDER BY e.seq LIMIT ?", (after, limit))
-            return [Event(seq, r, Kind(kind), *rest) for seq, r, kind, *rest in found]
+            return list(map(Event._make, found))
 
     def newest(self) -> int:
         if self._last is not None:
@@ -173,7 +226,7 @@ class SqliteStore(Store):
             return True
 
     def _note(self, t: sqlite3.Connection, ranker: int, kind: Kind) -> None:
-        self.write(t, [Event(self.last(t) + 1, ranker, kind, 0, b"", b"", time.time())], [], [])
+        self.write(t, [Event(self.last(t) + 1, ranker, int(kind), 0, b"", b"", time.time())], [], [])
 
     def rankers(self) -> list[StoredRanker]:
         with self._reading() as reader:

@@ -1,0 +1,95 @@
+"""The service under load: ranking and durable feedback beside an empty route of the same server, in the same run."""
+
+from __future__ import annotations
+
+import json
+import statistics
+import subprocess
+import sys
+import tempfile
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from io import BytesIO
+from typing import Any
+
+import numpy as np
+
+import recurrank as rr
+from benchmarks.measure import Figure, at_least, at_most
+
+ITEMS, DIM, POSITIONS = 100_000, 10, 10
+SECONDS, TIMES = 4.0, 3
+Requests = list[list[str]]
+
+
+@contextmanager
+def server(folder: str, *options: str) -> Iterator[int]:
+    """The port of a real server with a store in ``folder``."""
+    command = [sys.executable, "-m", "recurrank", "serve", "--port", "0", "--store", f"sqlite:///{folder}/log.db", *options]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    assert process.stdout is not None
+    try:
+        said = []
+        for line in process.stdout:
+            said.append(line)
+            if "http://127.0.0.1:" in line:
+                break
+        else:
+            raise RuntimeError("".join(said))
+        yield int(said[-1].partition("http://127.0.0.1:")[2].split()[0].rstrip("/"))
+    finally:
+        process.terminate()
+        process.communicate(timeout=60)
+
+
+def load(port: int, connections: int, seconds: float, requests: list[Requests]) -> dict[str, Any]:
+    """What the load generator, a process of its own, found."""
+    given = "\n".join(json.dumps(one) for one in requests)
+    command = [sys.executable, "-m", "benchmarks.load", str(port), str(connections), str(seconds)]
+    found = subprocess.run(command, input=given, capture_output=True, text=True, check=True)
+    measured: dict[str, Any] = json.loads(found.stdout)
+    assert set(measured["statuses"]) == {"200"}, measured
+    return measured
+
+
+def put(port: int, name: str, features: np.ndarray[Any, Any], rounds: int) -> None:
+    """Make a RecurRank of these items."""
+    body = BytesIO()
+    np.save(body, features.astype(np.float32))
+    url = f"http://127.0.0.1:{port}/v1/rankers/{name}?positions={POSITIONS}&rounds={rounds}"
+    request = urllib.request.Request(url, body.getvalue(), {"content-type": "application/x-npy"}, method="PUT")
+    with urllib.request.urlopen(request, timeout=300) as answer:
+        assert answer.status == 200
+
+
+def throughput() -> list[Figure]:
+    rates: dict[str, list[float]] = {"empty16": [], "rank": [], "empty32": [], "feedback": []}
+    slow: dict[str, list[float]] = {"rank": [], "feedback": []}
+    with tempfile.TemporaryDirectory() as folder, server(folder) as port:
+        put(port, "films", rr.synthetic(items=ITEMS, dim=DIM, seed=0).features, 10**7)
+        empty: list[Requests] = [[["GET", "/healthz", ""]]]
+        load(port, 16, 1.0, [[["POST", "/v1/rankers/films/rank", "{}"]]])
+        for time in range(TIMES):
+            rates["empty16"].append(load(port, 16, SECONDS, empty)["a_second"])
+            found = load(port, 16, SECONDS, [[["POST", "/v1/rankers/films/rank", "{}"]]])
+            rates["rank"].append(found["a_second"])
+            slow["rank"].append(found["p99"])
+            names = [[f"{time}-{c}-{i}" for i in range(400)] for c in range(32)]
+            load(port, 32, 0, [[["POST", "/v1/rankers/films/rank", json.dumps({"slate": s})] for s in line] for line in names])
+            rates["empty32"].append(load(port, 32, SECONDS, empty)["a_second"])
+            reports = [[["POST", "/v1/feedback", json.dumps([{"slate": s, "clicks": [1]}])] for s in line] for line in names]
+            found = load(port, 32, 0, reports)
+            rates["feedback"].append(found["a_second"])
+            slow["feedback"].append(found["p99"])
+    figures = []
+    for what, beside, share, limit in (("rank", "empty16", 60, 20), ("feedback", "empty32", 50, 25)):
+        ratio = statistics.median(rates[what]) / statistics.median(rates[beside])
+        detail = f"{statistics.median(rates[what]):,.0f}/s, empty {statistics.median(rates[beside]):,.0f}/s"
+        figures.append(at_least(f"/{what}, L = 10^5, K = 10, over an empty route", 100 * ratio, share, "%", detail))
+        figures.append(at_most(f"/{what}, 99 % of answers within", 1000 * statistics.median(slow[what]), limit, "ms", ""))
+    return figures
+
+
+def run() -> list[Figure]:
+    return throughput()
