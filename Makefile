@@ -3,7 +3,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: paper install test bench lint lock clean
+.PHONY: paper install test soak bench lint lock clean
 
 paper: install  ## the paper's experiments, its numbers beside ours
 	$(BIN)/recurrank paper --out report
@@ -18,6 +18,9 @@ install: .venv/installed
 
 test: install  ## all tests
 	$(BIN)/python -m pytest
+
+soak: install  ## the service's tests in their long form: more kills, more requests, longer stops (about 20 minutes)
+	$(BIN)/python -m pytest --soak tests/serving
 
 bench: install  ## every speed and memory claim, as a ratio in one run
 	$(BIN)/python -m benchmarks

@@ -7,6 +7,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import time
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,6 +18,11 @@ import numpy as np
 
 import recurrank as rr
 from benchmarks.measure import Figure, at_least, at_most
+from recurrank.catalogue import Catalogue
+from recurrank.serving.fold import Config
+from recurrank.serving.service import Service, Settings
+from recurrank.serving.store import open_store
+from recurrank.serving.store.base import Report, Serve
 
 ITEMS, DIM, POSITIONS = 100_000, 10, 10
 SECONDS, TIMES = 4.0, 3
@@ -70,12 +76,12 @@ def throughput() -> list[Figure]:
         put(port, "films", rr.synthetic(items=ITEMS, dim=DIM, seed=0).features, 10**7)
         empty: list[Requests] = [[["GET", "/healthz", ""]]]
         load(port, 16, 1.0, [[["POST", "/v1/rankers/films/rank", "{}"]]])
-        for time in range(TIMES):
+        for turn in range(TIMES):
             rates["empty16"].append(load(port, 16, SECONDS, empty)["a_second"])
             found = load(port, 16, SECONDS, [[["POST", "/v1/rankers/films/rank", "{}"]]])
             rates["rank"].append(found["a_second"])
             slow["rank"].append(found["p99"])
-            names = [[f"{time}-{c}-{i}" for i in range(400)] for c in range(32)]
+            names = [[f"{turn}-{c}-{i}" for i in range(400)] for c in range(32)]
             load(port, 32, 0, [[["POST", "/v1/rankers/films/rank", json.dumps({"slate": s})] for s in line] for line in names])
             rates["empty32"].append(load(port, 32, SECONDS, empty)["a_second"])
             reports = [[["POST", "/v1/feedback", json.dumps([{"slate": s, "clicks": [1]}])] for s in line] for line in names]
@@ -91,5 +97,40 @@ def throughput() -> list[Figure]:
     return figures
 
 
+def write_log(folder: str, events: int) -> None:
+    """A ranker with so many events and no snapshot: half slates, half answers."""
+    problem = rr.synthetic(items=ITEMS, dim=DIM, seed=0)
+    store = open_store(f"sqlite:///{folder}/log.db")
+    service = Service(store, seed=0, start=False, settings=Settings(snapshot_events=10**9, snapshot_seconds=1e9))
+    config = Config(
+        algorithm="recurrank", positions=POSITIONS, rounds=10**7, seed=0, window_seconds=1e6, unreported="drop", options={}
+    )
+    service.create("films", config, Catalogue(problem.features))
+    desk, rng = service.desk("films"), np.random.default_rng(0)
+    for group in range(events // 2000):
+        slates = [f"{group:06}-{place}" for place in range(1000)]
+        store.commit([Serve(slate, desk.stored.number, desk.draw()[0]) for slate in slates])
+        clicks = (rng.random((1000, POSITIONS)) < 0.2).tolist()
+        store.commit([Report(s, tuple(k for k, c in enumerate(row) if c), True) for s, row in zip(slates, clicks, strict=True)])
+        if group % 50 == 49:
+            service.step()
+    store.close()  # and not the service, which would take a snapshot
+
+
+def restart() -> list[Figure]:
+    """From the start of the process to an answer of /readyz, a million events after the last snapshot."""
+    with tempfile.TemporaryDirectory() as folder:
+        write_log(folder, 1_000_000)
+        began = time.perf_counter()
+        with server(folder) as port:
+            with urllib.request.urlopen(f"http://127.0.0.1:{port}/readyz", timeout=60) as answer:
+                assert json.load(answer)["lag"] == 0
+            seconds = time.perf_counter() - began
+            with urllib.request.urlopen(f"http://127.0.0.1:{port}/v1/rankers/films", timeout=60) as answer:
+                status = json.load(answer)
+            assert status["learned"] == 500_000, status
+    return [at_most("restart with 10^6 events since the last snapshot", seconds, 10, "s", f"{status['version']:,} events")]
+
+
 def run() -> list[Figure]:
-    return throughput()
+    return [*throughput(), *restart()]

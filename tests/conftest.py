@@ -14,6 +14,23 @@ settings.register_profile(
 settings.load_profile("recurrank")
 
 
+def pytest_addoption(parser):
+    parser.addoption("--soak", action="store_true", help="the long form of the tests that have one (make soak)")
+
+
+def pytest_collection_modifyitems(config, items):
+    if not config.getoption("--soak"):
+        left_out = [item for item in items if item.get_closest_marker("soak")]
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if item not in left_out]
+
+
+@pytest.fixture
+def soaking(request) -> bool:
+    """Whether there is time for the long form."""
+    return request.config.getoption("--soak")
+
+
 @pytest.fixture
 def problem():
     return rr.synthetic(items=40, dim=4, seed=3)

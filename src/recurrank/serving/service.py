@@ -10,7 +10,8 @@ Three parts work together, each simple by itself:
 - *The store* decides in its transactions what becomes of a slate (``store/base.py``).
 
 Windows are measured by the learner's monotonic clock from when it first saw the slate, so that a wrong wall clock harms
-nothing; a new learner gives every open slate its full window again.
+nothing; a new learner gives every open slate its full window again, and time that the process was stopped for (suspended, or
+starved by others) does not count, since no report could come in.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from typing import Any, NamedTuple, Protocol
 
 import msgspec
 import numpy as np
+import structlog
 
 from recurrank.catalogue import Catalogue
 from recurrank.rankers import load
@@ -36,8 +38,13 @@ from recurrank.serving.store import Store, StoreError
 from recurrank.serving.store.base import Expire, Report, Serve, Snapshot, StoredRanker
 from recurrank.slate import new_id
 
+log = structlog.get_logger("recurrank.service")
+
 CHUNK = 20_000
 """Events folded at a time."""
+
+PAUSE = 2.0
+"""Seconds that the learner oversleeps by, from which on the process was stopped."""
 
 AHEAD, AHEAD_SECONDS = 64, 0.0005
 """Slates drawn at a time: at most so many, and only as many as can be drawn in this time."""
@@ -154,6 +161,8 @@ class Service:
         self.learning = False
         self.seq = 0  # the last event that was folded
         self.failed: str | None = None  # why the learner could not go on, the last time
+        self.broken: dict[str, str] = {}  # rankers whose log cannot be folded, and why
+        self._paused = 0.0  # how long the process was stopped
         self.reported: Counter[str] = Counter()  # reports of this process, by what became of them
         self._seeds = np.random.SeedSequence(seed)
         self._desks: dict[str, Desk] = {}
@@ -164,7 +173,12 @@ class Service:
         self._looked = (-float("inf"), -float("inf"))  # when it last expired, and looked for others' rankers
         self._committer = Committer(store)
         self._stepping = threading.Lock()
-        self.step()
+        try:
+            self.step()
+        except BaseException:
+            self._committer.stop()
+            store.close()
+            raise
         self._thread: threading.Thread | None = None
         if start:
             self._thread = threading.Thread(target=self._run, name="recurrank-learn", daemon=True)
@@ -182,6 +196,8 @@ class Service:
             if there is not None:
                 if there.digest != digest:
                     raise Conflict(f"name: there is another ranker called {name!r}; delete it first, or choose another name")
+                if there.number not in self._by_number:  # made by another server, or by a request that failed at its end
+                    self._open(there)
                 return False
             stored = self.store.create(name, described, digest, config.positions, pack_catalogue(catalogue))
             if stored is None:
@@ -192,9 +208,10 @@ class Service:
     def delete(self, name: str) -> None:
         """Forget a ranker; its events stay in the log."""
         with self._registry:
-            if not self.store.delete(name):
-                raise NotFound(f"name: there is no ranker called {name!r}")
+            there = self.store.delete(name)
             self._remove(name)
+            if not there:
+                raise NotFound(f"name: there is no ranker called {name!r}")
 
     def rank(self, name: str, slate: str | None = None) -> Ranked:
         """A slate to show, written before it is returned. The same ``slate`` id again gives the same slate."""
@@ -265,17 +282,32 @@ class Service:
 
     def _run(self) -> None:
         while not self._stopping.is_set():
+            asleep = self.clock.monotonic()
             self._stopping.wait(self.settings.poll)
+            overslept = self.clock.monotonic() - asleep - self.settings.poll
+            if overslept > PAUSE:
+                self._paused += overslept
             try:
                 self.step()
                 self.failed = None
             except StoreError as error:  # it may work again later; nothing is lost, the log is where it was
-                self.failed = str(error)
-                self._stopping.wait(0.2)
+                self._fails(str(error))
+            except Exception as error:  # a fault of ours: say so, and go on taking and writing what comes
+                self._fails(f"{type(error).__name__}: {error}")
+
+    def _fails(self, why: str) -> None:
+        if why != self.failed:
+            log.error("the learner cannot go on", why=why)
+        self.failed = why
+        self._stopping.wait(0.2)
+
+    def _now(self) -> float:
+        """Time that windows are measured in."""
+        return self.clock.monotonic() - self._paused
 
     def _take_over(self) -> None:
         """Become the learner: every ranker from its newest sound snapshot and the log after it."""
-        now = self.clock.monotonic()
+        now = self._now()
         stored = self.store.rankers()
         with self._registry:
             for name in set(self._desks) - {ranker.name for ranker in stored}:
@@ -295,17 +327,22 @@ class Service:
         by_ranker: dict[int, list[Event]] = {}
         for event in events:
             by_ranker.setdefault(event.ranker, []).append(event)
-        now = self.clock.monotonic()
+        now = self._now()
         for number, part in by_ranker.items():
-            desk = self._by_number.get(number)
-            if desk is None and part[0].kind == Kind.CREATED:
+            if part[-1].kind == Kind.DELETED or (part[0].kind == Kind.CREATED and number not in self._by_number):
                 self._notice()
-                desk = self._by_number.get(number)
+            desk = self._by_number.get(number)
             if desk is None or part[-1].seq <= desk.fold.seq:
                 continue  # of a ranker that is deleted, or in its snapshot
             after = desk.fold.seq
             with desk.folding:
-                desk.fold.apply(part)
+                try:
+                    desk.fold.apply(part)
+                except ValueError as error:  # somebody altered the log: this ranker stays as it is, the others learn on
+                    if desk.stored.name not in self.broken:
+                        log.error("a log cannot be folded", ranker=desk.stored.name, why=str(error))
+                    self.broken[desk.stored.name] = str(error)
+                    continue
             for event in part:
                 if event.seq > after:
                     if event.kind == Kind.SERVED:
@@ -315,7 +352,7 @@ class Service:
             desk.dirty = True
 
     def _upkeep(self) -> None:
-        now = self.clock.monotonic()
+        now = self._now()
         expired, looked = self._looked
         if self.store.shared and now - looked >= 1.0:
             looked = now
@@ -361,7 +398,7 @@ class Service:
 
     def _follow(self) -> None:
         """Take views from the learner's snapshots."""
-        now = self.clock.monotonic()
+        now = self._now()
         if now - self._looked[1] < 1.0:
             return
         self._looked = (self._looked[0], now)
@@ -414,6 +451,7 @@ class Service:
         self._by_number[desk.stored.number] = desk
 
     def _remove(self, name: str) -> None:
+        self.broken.pop(name, None)
         desk = self._desks.pop(name, None)
         if desk is not None:
             self._by_number.pop(desk.stored.number, None)
@@ -451,4 +489,4 @@ class Service:
         self.step()
         for desk in self._desks.values():
             if desk.fold.seq > desk.kept[0]:
-                self._keep(desk, self.clock.monotonic())
+                self._keep(desk, self._now())

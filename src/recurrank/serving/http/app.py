@@ -37,6 +37,7 @@ def make_app(service: Service, keys: auth.Keys | None = None, limits: Limits | N
     registry = CollectorRegistry()
     registry.register(ServiceCollector(service))
     hot = Hot(service)
+    creating = asyncio.Semaphore(1)  # a catalogue takes several times the memory of its request while it is read
 
     @put("/v1/rankers/{name:str}", status_code=200, responses=_problems(409, 415), tags=["rankers"])
     async def create_ranker(name: RankerName, request: Request[Any, Any, Any]) -> s.Created:
@@ -51,7 +52,8 @@ def make_app(service: Service, keys: auth.Keys | None = None, limits: Limits | N
         def work() -> bool:
             return service.create(name, *read_ranker(kind, body, dict(request.query_params)))
 
-        return s.Created(name, await asyncio.to_thread(work))
+        async with creating:
+            return s.Created(name, await asyncio.to_thread(work))
 
     @get("/v1/rankers", responses=_problems(), tags=["rankers"])
     async def list_rankers() -> list[s.RankerLine]:
@@ -90,6 +92,8 @@ def make_app(service: Service, keys: auth.Keys | None = None, limits: Limits | N
         lag = await asyncio.to_thread(service.lag)
         if service.failed:
             raise Refused(503, "store: it cannot be used now; nothing that was acknowledged is lost")
+        for name, why in service.broken.items():
+            raise Refused(503, f"ranker {name!r}: {why}")
         return s.Health("ok", service.learning, lag)
 
     @get("/metrics", media_type=MediaType.TEXT, responses=_problems(), tags=["operation"])

@@ -15,18 +15,27 @@ from prometheus_client import CollectorRegistry, Counter, Histogram
 from recurrank.serving import auth
 from recurrank.serving.http.hot import Hot
 from recurrank.serving.http.problems import Refused, explain, log, problem
+from recurrank.serving.store import StoreError
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
 OPEN_PATHS = ("/healthz", "/readyz")
+KEYS_SECONDS = 2.0
+
+
+_CLOSE = {"connection": "close"}
+"""The rest of a body that is refused is not read."""
 
 
 class Limits(NamedTuple):
     """Of one request, and of one key."""
 
     body: int = 64 << 20
+    json: int = 16 << 20  # of a body that is not a file: numbers in text take several times the memory
+    reports: int = 2 << 20  # of feedback, and of a request to rank: read while others wait
+    together: int = 256 << 20  # of all bodies under way
     seconds: float = 20.0
     rate: float = 10_000.0
     hosts: tuple[str, ...] = ("127.0.0.1", "localhost", "[::1]")
@@ -38,9 +47,11 @@ class Gate:
 
     def __init__(self, app: Any, hot: Hot, keys: auth.Keys | None, limits: Limits, registry: CollectorRegistry) -> None:
         self.app, self.hot, self.keys, self.limits = app, hot, keys, limits
-        self._known: list[auth.Key] = []
+        self._known: list[auth.Key] | None = None
+        self._looking: asyncio.Task[None] | None = None
         self._looked = float("-inf")
         self._buckets: dict[str, tuple[float, float]] = {}
+        self._holding = 0  # bytes of bodies under way
         self._observed: dict[tuple[str, int], tuple[Counter, Histogram]] = {}
         self.requests = Counter("recurrank_requests", "Requests by route and status.", ["route", "status"], registry=registry)
         self.latency = Histogram(
@@ -77,15 +88,21 @@ class Gate:
             if scope["method"] == "OPTIONS" and origin:
                 await self._preflight(origin, answer)
                 return
-            self._check_key(scope, headers)
-            body = await self._body(headers, receive)
-            work = self.hot.answer(scope["path"], body) if scope["method"] == "POST" else None
-            if work is None:
-                await self.app(scope, _once(body, receive), answer)
-            else:
-                await _answered(work, scope["path"], answer)
-        except Refused as refused:
-            await _refuse(answer, refused)
+            if self.keys is not None and scope["path"] not in OPEN_PATHS:
+                await self._look_at_keys(self.keys)
+                self._check_key(scope, headers)
+            body = await self._body(scope, headers, receive)
+            self._holding += len(body)
+            try:
+                work = self.hot.answer(scope["path"], body) if scope["method"] == "POST" else None
+                if work is None:
+                    await self.app(scope, _once(body, receive), answer)
+                else:
+                    await _answered(work, scope["path"], answer)
+            finally:
+                self._holding -= len(body)
+        except Exception as error:
+            await _refuse(answer, Refused(*explain(error, scope["path"])))
         finally:
             route = _route(scope["path"])
             seconds = time.perf_counter() - began
@@ -114,13 +131,22 @@ class Gate:
         if "*" not in self.limits.hosts and name.lower() not in self.limits.hosts:
             raise Refused(421, "host: this name is not served here; start the server with --allow-host for it")
 
+    async def _look_at_keys(self, keys: auth.Keys) -> None:
+        """Keys may have been made or revoked. Only the first request waits for them: the store may be away."""
+        if self._known is None:
+            self._known, self._looked = await asyncio.to_thread(keys.all), time.monotonic()
+        elif time.monotonic() - self._looked > KEYS_SECONDS and (self._looking is None or self._looking.done()):
+            self._looking = asyncio.create_task(self._renew(keys))
+
+    async def _renew(self, keys: auth.Keys) -> None:
+        self._looked = time.monotonic()
+        try:
+            self._known = await asyncio.to_thread(keys.all)
+        except (StoreError, ValueError) as error:  # those of before hold
+            log.warning("keys cannot be read", why=str(error))
+
     def _check_key(self, scope: Scope, headers: dict[bytes, bytes]) -> None:
         """Roles are by route: rank, feedback, and admin for the rest that changes something."""
-        if self.keys is None or scope["path"] in OPEN_PATHS:
-            return
-        now = time.monotonic()
-        if now - self._looked > 2.0:  # keys may have been made or revoked
-            self._known, self._looked = self.keys.all(), now
         if not self._known:
             return
         scheme, _, secret = headers.get(b"authorization", b"").decode("latin-1").partition(" ")
@@ -132,7 +158,7 @@ class Gate:
         needed = "feedback" if path == "/v1/feedback" else "rank" if path.endswith("/rank") else "admin"
         if "admin" not in key.roles and needed not in key.roles and not (method == "GET" and not path.startswith("/v1")):
             raise Refused(403, f"authorization: this key may not do that; it needs the role {needed}")
-        self._spend(key.name, now)
+        self._spend(key.name, time.monotonic())
 
     def _spend(self, name: str, now: float) -> None:
         """A bucket a key that fills at the rate and holds one second of it."""
@@ -144,13 +170,19 @@ class Gate:
             raise Refused(429, f"rate: more than {rate:g} requests a second with this key", {"retry-after": "1"})
         self._buckets[name] = (left - 1, now)
 
-    async def _body(self, headers: dict[bytes, bytes], receive: Receive) -> bytes:
-        most = self.limits.body
+    async def _body(self, scope: Scope, headers: dict[bytes, bytes], receive: Receive) -> bytes:
+        text = headers.get(b"content-type", b"application/json").startswith(b"application/json")
+        most = min(self.limits.body, self.limits.json) if text else self.limits.body
+        if scope["method"] == "POST":
+            text, most = False, min(most, self.limits.reports)
         length = headers.get(b"content-length", b"0")
         if not length.isdigit():
             raise Refused(400, "content-length: not a number")
-        if int(length) > most:
-            raise Refused(413, f"body: {int(length):,} bytes; at most {most:,} are taken")
+        refused: Refused | None = None
+        if len(length) > 18 or int(length) > most:
+            refused = _too_large(most, text)
+            if b"expect" in headers:  # it waits to be told to send
+                raise refused
         parts: list[bytes] = []
         size = 0
         try:
@@ -160,14 +192,25 @@ class Gate:
                     if message["type"] == "http.disconnect":
                         raise Refused(400, "body: the connection ended before it did")
                     part = message.get("body", b"")
-                    size += len(part)
-                    if size > most:
-                        raise Refused(413, f"body: more than {most:,} bytes")
-                    parts.append(part)
+                    if refused is None and size + len(part) > most:
+                        refused = _too_large(most, text)
+                    elif refused is None and self._holding + len(part) > self.limits.together:
+                        again = {**_CLOSE, "retry-after": "1"}
+                        refused = Refused(503, "body: too much is being sent at once; try again later", again)
+                    if refused is not None:  # what is still to come is thrown away: who sends may only listen afterwards
+                        self._holding, size = self._holding - size, 0
+                        parts.clear()
+                    else:
+                        parts.append(part)
+                        self._holding, size = self._holding + len(part), size + len(part)
                     if not message.get("more_body"):
-                        return b"".join(parts)
+                        if refused is not None:
+                            raise refused
+                        return b"".join(parts) if len(parts) > 1 else part
         except TimeoutError as error:
-            raise Refused(408, f"body: not here after {self.limits.seconds:g} seconds", {"connection": "close"}) from error
+            raise (refused or Refused(408, f"body: not here after {self.limits.seconds:g} seconds", _CLOSE)) from error
+        finally:
+            self._holding -= size
 
     async def _preflight(self, origin: str, send: Send) -> None:
         if origin not in self.limits.origins:
@@ -179,6 +222,11 @@ class Gate:
         ]
         await send({"type": "http.response.start", "status": 204, "headers": allowed})
         await send({"type": "http.response.body", "body": b""})
+
+
+def _too_large(most: int, text: bool) -> Refused:
+    instead = "; send a large catalogue as a .npy or Parquet file" if text else ""
+    return Refused(413, f"body: at most {most:,} bytes are taken{instead}", _CLOSE)
 
 
 def _once(body: bytes, receive: Receive) -> Receive:

@@ -22,7 +22,7 @@ class NewRanker(Struct, forbid_unknown_fields=True, kw_only=True):
     """A ranker to be made."""
 
     positions: Annotated[int, Meta(ge=1, le=1000, description="K, how many items a slate shows")]
-    items: Annotated[list[NewItem], Meta(min_length=1)]
+    items: Annotated[list[NewItem], Meta(min_length=1, max_length=200_000, description="more as a file")]
     algorithm: Annotated[str, Meta(max_length=64, description="see `recurrank rankers`")] = "recurrank"
     rounds: Annotated[int, Meta(ge=1, le=10**15, description="T, how many slates are planned")] = 1_000_000
     seed: Annotated[int, Meta(ge=0, le=2**63 - 1)] = 0

@@ -20,6 +20,10 @@ from recurrank.serving.http.problems import Refused
 NPY, PARQUET, JSON = "application/x-npy", "application/vnd.apache.parquet", "application/json"
 
 
+ITEMS = 10_000_000
+"""Of one ranker."""
+
+
 def read_ranker(kind: str, body: bytes, query: dict[str, Any]) -> tuple[Config, Catalogue]:
     """What was asked for; ValueError, msgspec's errors or Refused for what will not do."""
     if kind == JSON:
@@ -29,7 +33,10 @@ def read_ranker(kind: str, body: bytes, query: dict[str, Any]) -> tuple[Config, 
         raise Refused(415, f"content-type: {kind[:60]!r} is not taken; send {JSON}, {NPY} or {PARQUET}")
     settings = {name: _value(value) for name, value in query.items()}
     asked_file = msgspec.convert(settings, s.NewRankerFile, strict=False)
-    return _config(asked_file), _npy(body) if kind == NPY else _parquet(body)
+    catalogue = _npy(body) if kind == NPY else _parquet(body)
+    if len(catalogue) > ITEMS:
+        raise Refused(413, f"body: {len(catalogue):,} items; at most {ITEMS:,} are taken")
+    return _config(asked_file), catalogue
 
 
 def _config(asked: s.NewRanker | s.NewRankerFile) -> Config:

@@ -52,6 +52,9 @@ _EVENTS = """
     SELECT e.seq, e.ranker, e.kind, e.served, e.clicks, CASE WHEN e.served > 0 THEN s.payload ELSE e.payload END, e.at
     FROM recurrank_events e LEFT JOIN recurrank_events s ON e.served > 0 AND s.seq = e.served WHERE e.seq > %s
 """
+_OPTIONS = "-c idle_in_transaction_session_timeout=5000 -c lock_timeout=15000"
+"""A server that is stopped in the middle of a transaction must not stop the others for longer than this."""
+
 _RANKERS = "SELECT number, name, config, digest, positions FROM recurrank_rankers WHERE NOT deleted"
 
 
@@ -68,7 +71,7 @@ class _Line:
         with self.lock:
             try:
                 if self._connection is None or self._connection.closed:
-                    self._connection = psycopg.connect(self._address, autocommit=True, connect_timeout=5)
+                    self._connection = psycopg.connect(self._address, autocommit=True, connect_timeout=5, options=_OPTIONS)
                 yield self._connection
             except psycopg.Error as error:
                 self.drop()
@@ -89,8 +92,12 @@ class PostgresStore(Store):
     def __init__(self, address: str) -> None:
         self._writer, self._reader, self._leaser = _Line(address), _Line(address), _Line(address)
         self._leased: Any = None
-        with self._writer.use() as connection:
-            migrate(connection)
+        try:
+            with self._writer.use() as connection:
+                migrate(connection)
+        except StoreError:
+            self.close()
+            raise
 
     @contextmanager
     def transaction(self) -> Iterator[Any]:

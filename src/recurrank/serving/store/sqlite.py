@@ -56,11 +56,14 @@ class SqliteStore(Store):
         if not self.path.absolute().parent.is_dir():
             raise ValueError(f"store: the folder of {self.path} does not exist; make it first")
         self._guard = _only_one(self.path)
+        opened: list[sqlite3.Connection] = []
         try:
-            self._writer = self._connect()
-            self._reader = self._connect()
+            self._writer = self._connect(opened)
+            self._reader = self._connect(opened)
             migrate(self._writer)
-        except sqlite3.DatabaseError as error:
+        except (sqlite3.Error, StoreError) as error:
+            for connection in opened:
+                connection.close()
             self._guard.close()
             raise StoreError(f"{self.path}: {error}") from error
         self._write_lock, self._read_lock = threading.Lock(), threading.Lock()
@@ -71,8 +74,9 @@ class SqliteStore(Store):
         self._pending: list[Event] = []  # of the transaction under way
         self._shown: dict[int, bytes] = {}  # the slates of the last SERVED events
 
-    def _connect(self) -> sqlite3.Connection:
+    def _connect(self, opened: list[sqlite3.Connection]) -> sqlite3.Connection:
         connection = sqlite3.connect(self.path, isolation_level=None, check_same_thread=False, timeout=10)
+        opened.append(connection)
         connection.execute("PRAGMA journal_mode=WAL")
         connection.execute("PRAGMA synchronous=FULL")
         return connection
