@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import statistics
 import subprocess
@@ -18,6 +19,7 @@ import numpy as np
 
 import recurrank as rr
 from benchmarks.measure import Figure, at_least, at_most
+from benchmarks.users import Habits, regret_of, visit
 from recurrank.catalogue import Catalogue
 from recurrank.serving.fold import Config
 from recurrank.serving.service import Service, Settings
@@ -59,11 +61,11 @@ def load(port: int, connections: int, seconds: float, requests: list[Requests]) 
     return measured
 
 
-def put(port: int, name: str, features: np.ndarray[Any, Any], rounds: int) -> None:
+def put(port: int, name: str, features: np.ndarray[Any, Any], rounds: int, more: str = "") -> None:
     """Make a RecurRank of these items."""
     body = BytesIO()
     np.save(body, features.astype(np.float32))
-    url = f"http://127.0.0.1:{port}/v1/rankers/{name}?positions={POSITIONS}&rounds={rounds}"
+    url = f"http://127.0.0.1:{port}/v1/rankers/{name}?positions={POSITIONS}&rounds={rounds}{more}"
     request = urllib.request.Request(url, body.getvalue(), {"content-type": "application/x-npy"}, method="PUT")
     with urllib.request.urlopen(request, timeout=300) as answer:
         assert answer.status == 200
@@ -132,5 +134,36 @@ def restart() -> list[Figure]:
     return [at_most("restart with 10^6 events since the last snapshot", seconds, 10, "s", f"{status['version']:,} events")]
 
 
+def learning() -> list[Figure]:
+    """10^5 slates, a fifth never reported on, the others up to 2,000 slates late, a tenth twice."""
+    slates, items = 100_000, 1_000
+    problem = rr.synthetic(items=items, dim=5, seed=0)
+    model = rr.clicks.PositionBased(problem.attraction, examination=1 / np.arange(1, POSITIONS + 1))
+    immediate = statistics.mean(
+        float(rr.simulate(rr.RecurRank(problem.features, POSITIONS, slates, seed), model, rounds=slates, seed=seed).regret[-1])
+        for seed in range(5)
+    )
+    with tempfile.TemporaryDirectory() as folder, server(folder) as port:
+        put(port, "films", problem.features, slates, "&window_seconds=5")
+        outcome = asyncio.run(visit(port, "films", model, slates, Habits(lost=0.2, repeated=0.1, delay=2_000), seed=0))
+    kept, everything = regret_of(model, outcome)
+    detail = f"regret {kept:,.0f} ({everything:,.0f} with the lost slates); at once and without loss {immediate:,.0f}"
+    return [at_most("learning over HTTP, late and lossy, over a simulation", kept / immediate, 1.5, "x", detail)]
+
+
+def kills(rounds: int = 100) -> list[Figure]:
+    """Kill -9 in the middle of load, again and again; ``tests/serving/test_crash.py`` says what is checked."""
+    from tests.serving.test_crash import checked, crashed
+
+    acknowledged: list[list[str]] = []
+    with tempfile.TemporaryDirectory() as folder:
+        for number in range(rounds):
+            acknowledged += crashed(f"sqlite:///{folder}/log.db", number)
+            if number % 5 == 4:
+                checked(f"sqlite:///{folder}/log.db", acknowledged)
+    detail = f"{len(acknowledged):,} acknowledged requests, each found exactly once"
+    return [at_least("kill -9 in the middle of load", rounds, rounds, "times", detail)]
+
+
 def run() -> list[Figure]:
-    return [*throughput(), *restart()]
+    return [*throughput(), *restart(), *learning(), *kills()]

@@ -105,7 +105,7 @@ def own_postgres(postgres, tmp_path):
 
 
 def killed(server) -> None:
-    """kill -9; its lock files go, since it may stay a zombie here, which counts as alive."""
+    """Kill -9; its lock files go, since it may stay a zombie here, which counts as alive."""
     folders = {server.pgdata, server.get_postmaster_info().socket_dir}
     os.kill(server.get_pid(), signal.SIGKILL)
     for folder in folders:

@@ -6,6 +6,7 @@ import io
 import socket
 import threading
 import time
+from pathlib import Path
 
 import httpx
 import numpy as np
@@ -13,6 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import uvicorn
+from tests.serving.running import serving
 
 from recurrank.serving import auth
 from recurrank.serving.http.app import make_app
@@ -126,6 +128,56 @@ def test_a_catalogue_may_be_a_file(http):
         )
         assert answer.status_code == 400
     assert len(http.get("/v1/rankers").json()) == 3
+
+
+def test_settings_in_the_wrong_place_are_refused(http):
+    answer = http.put("/v1/rankers/films", params={"rounds": 7}, json=RANKER)
+    assert answer.status_code == 400
+    assert "'rounds' has no effect" in answer.json()["detail"]
+    assert http.get("/v1/rankers").json() == []
+
+
+def test_a_page_of_another_origin_changes_nothing(http, server):
+    """Browsers send some requests to anywhere without asking first: they are refused by where they come from."""
+    http.put("/v1/rankers/films", json=RANKER)
+    plain = {"origin": "https://evil.example", "content-type": "text/plain"}
+    assert http.post("/v1/rankers/films/rank", headers=plain).status_code == 403
+    assert http.post("/v1/feedback", headers=plain, content="[]").status_code == 403
+    assert http.request("DELETE", "/v1/rankers/films", headers=plain).status_code == 403
+    for origin in ("https://shop.example", server.url):
+        assert http.post("/v1/rankers/films/rank", headers={"origin": origin}).status_code == 200
+    assert http.get("/v1/rankers/films").status_code == 200
+
+
+def test_large_bodies_are_refused_and_not_kept(tmp_path):
+    """Of any length, told beforehand or not: 413 that the client can read, and the memory stays where it was."""
+    with serving("--store", f"sqlite:///{tmp_path}/x.db") as (process, url), httpx.Client(base_url=url, timeout=60) as http:
+        http.put("/v1/rankers/films", json=RANKER)
+
+        def peak() -> int:
+            status = Path(f"/proc/{process.pid}/status").read_text()
+            return int(status.partition("VmHWM:")[2].split()[0]) << 10
+
+        def dripped():
+            for _ in range(110):
+                yield bytes(1 << 20)
+
+        million = b'{"positions":2,"items":[' + b",".join([b'{"id":"1","features":[1]}'] * 10**6) + b"]}"
+        before = peak()
+        npy = {"content-type": "application/x-npy"}
+        asked = [http.put("/v1/rankers/a", content=million)]
+        asked += [http.put("/v1/rankers/a?positions=2", content=body, headers=npy) for body in (bytes(100 << 20), dripped())]
+        asked += [http.post("/v1/feedback", content=b'[{"slate":"a","clicks":[]}' + b',{"slate":"a","clicks":[]}' * 200_000)]
+        asked += [http.post("/v1/rankers/films/rank", content=b'{"slate":"' + b"a" * (100 << 20) + b'"}')]
+        assert [answer.status_code for answer in asked] == [413] * 5
+        assert all(answer.json()["detail"].startswith("body: ") for answer in asked)
+        assert peak() - before < 200 << 20
+        assert http.put("/v1/rankers/films", content=b"[" * 10_000_000).status_code == 400
+        assert http.post("/v1/rankers/films/rank", content=b'{"slate":' + b"[" * 1_000_000).status_code == 400
+        deep = b'{"positions":2,"items":[{"id":"a","features":[1]}],"options":{"delta":' + b"[" * 5_000_000
+        assert http.put("/v1/rankers/more", content=deep).status_code == 400
+        assert peak() - before < 300 << 20
+        assert [line["name"] for line in http.get("/v1/rankers").json()] == ["films"]
 
 
 def changed(**changes) -> dict:

@@ -104,7 +104,7 @@ def literal(service: Service, name: str) -> tuple:
     return ranker.save(), {**dict.fromkeys(COUNTS, 0), **counts}, shown.tolist(), clicked.tolist(), at.tolist()
 
 
-@pytest.mark.parametrize("algorithm", ["recurrank", "toprank", "cascade-linucb", "pbm-ucb", "batchrank"])
+@pytest.mark.parametrize("algorithm", ["recurrank", "toprank", "cascade-linucb", "batchrank"])
 @pytest.mark.parametrize("chunk", [1, 7, 10**6])
 def test_the_compiled_fold_is_its_literal_twin(tmp_path, problem, catalogue, algorithm, chunk):
     """Slates learned, dropped, reported in parts and open, of more than eight positions; folded in pieces of any size."""
@@ -318,7 +318,7 @@ def test_rankers_by_name(begin, catalogue, problem):
     assert begin().names() == ["films"]
 
 
-@pytest.mark.parametrize("algorithm", ["toprank", "cascade-linucb", "pbm-ucb", "batchrank"])
+@pytest.mark.parametrize("algorithm", ["toprank", "cascade-linucb", "batchrank"])
 def test_other_algorithms_are_folds_too(begin, catalogue, problem, algorithm):
     service = begin()
     service.create("films", config(algorithm=algorithm), catalogue)

@@ -84,6 +84,11 @@ class Fold:
             self._apply(slates)
         self.seq = events[-1].seq
 
+    def prepare(self) -> None:
+        """Compile what folding needs, folding nothing."""
+        self.ranker.prepare()
+        self._apply([])
+
     def _apply(self, slates: list[Event]) -> None:
         ranker, positions = self.ranker, self.ranker.positions
         sizes = np.fromiter((len(event.payload) for event in slates), np.int64, len(slates))
@@ -101,7 +106,7 @@ class Fold:
         kinds = np.fromiter((event.kind for event in slates), np.int8, len(slates))
         ends, why = np.cumsum(sizes // 4), np.zeros(1, np.int64)
         done = 0
-        while done < len(slates):
+        while True:
             served = int(self._counts[0])
             done = rounds.fold(
                 ranker.state, ranker.rng, self._slate, self._clicks, kinds, words, ends, bits, done,
@@ -115,6 +120,8 @@ class Fold:
             if why[0] == rounds.DUE:
                 ranker.due = True  # and stays so, should the decision be interrupted
                 ranker.plan()
+            if done == len(slates):
+                return
 
     def save(self) -> bytes:
         """All of it as bytes, the same for the same state."""

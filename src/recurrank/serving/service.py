@@ -83,7 +83,9 @@ class Ranked(NamedTuple):
 class Settings(NamedTuple):
     """How often things happen, in seconds and events."""
 
-    refresh: float = 0.5  # views are at most this much older than what was learned
+    refresh: float = (
+        0.1  # views are this much older than what was learned, or 20 times what it takes to renew them, up to a second
+    )
     poll: float = 0.05  # how often the learner reads the log: in large pieces, so that it does not disturb requests
     snapshot_events: int = 100_000
     snapshot_seconds: float = 60.0  # and every second where other servers wait for it
@@ -104,9 +106,13 @@ class Desk:
         self.folding = threading.Lock()  # of the fold
         self.dirty = False
         self.refreshed = 0.0
+        self.effort = 0.0  # seconds that renewing the view took
         self.kept = (fold.seq, 0.0)  # the last snapshot: which event, and when
         self.open: dict[int, float] = {}  # slates by the event that served them -> when first seen
         self.ids = catalogue.ids or tuple(str(place) for place in range(len(catalogue)))
+
+        self.draw()  # compile, or load, before the first request asks for it
+        fold.prepare()
 
     def show(self, view: Ranker, version: int) -> None:
         """Rank with this copy of the ranker from now on."""
@@ -358,7 +364,7 @@ class Service:
             looked = now
             self._notice()
         for desk in list(self._desks.values()):
-            if desk.dirty and now - desk.refreshed >= self.settings.refresh:
+            if desk.dirty and now - desk.refreshed >= max(self.settings.refresh, min(1.0, 20 * desk.effort)):
                 self._refresh(desk, now)
             seq, kept = desk.kept
             seconds = 1.0 if self.store.shared else self.settings.snapshot_seconds
@@ -383,10 +389,11 @@ class Service:
                 desk.open.pop(served, None)
 
     def _refresh(self, desk: Desk, now: float) -> None:
+        began = time.perf_counter()
         with desk.folding:
             state, version = desk.fold.ranker.save(), desk.fold.seq
         desk.show(self._copy(load(state, desk.catalogue), desk.catalogue, copied=True), version)
-        desk.dirty, desk.refreshed = False, now
+        desk.dirty, desk.refreshed, desk.effort = False, now, time.perf_counter() - began
 
     def _keep(self, desk: Desk, now: float) -> None:
         with desk.folding:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import re
 from typing import Annotated, Any
 
@@ -18,8 +19,9 @@ from recurrank.serving.http import schema as s
 from recurrank.serving.http.gate import Gate, Limits
 from recurrank.serving.http.hot import Hot
 from recurrank.serving.http.metrics import ServiceCollector
+from recurrank.serving.http.openapi import complete
 from recurrank.serving.http.problems import Refused, explain, problem
-from recurrank.serving.http.upload import describe_upload, read_ranker
+from recurrank.serving.http.upload import read_ranker
 from recurrank.serving.service import Service
 
 RankerName = Annotated[str, PathParameter(pattern=s.Name, description="letters, digits, dots, dashes, underscores")]
@@ -39,7 +41,9 @@ def make_app(service: Service, keys: auth.Keys | None = None, limits: Limits | N
     hot = Hot(service)
     creating = asyncio.Semaphore(1)  # a catalogue takes several times the memory of its request while it is read
 
-    @put("/v1/rankers/{name:str}", status_code=200, responses=_problems(409, 415), tags=["rankers"])
+    @put(
+        "/v1/rankers/{name:str}", status_code=200, responses=_problems(409, 415), operation_id="create_ranker", tags=["rankers"]
+    )
     async def create_ranker(name: RankerName, request: Request[Any, Any, Any]) -> s.Created:
         """Make a ranker. The very same request again changes nothing; another one under the name is a conflict.
 
@@ -55,38 +59,38 @@ def make_app(service: Service, keys: auth.Keys | None = None, limits: Limits | N
         async with creating:
             return s.Created(name, await asyncio.to_thread(work))
 
-    @get("/v1/rankers", responses=_problems(), tags=["rankers"])
+    @get("/v1/rankers", responses=_problems(), operation_id="list_rankers", tags=["rankers"])
     async def list_rankers() -> list[s.RankerLine]:
         """All rankers."""
         return [_line(service, name) for name in service.names()]
 
-    @get("/v1/rankers/{name:str}", responses=_problems(404), tags=["rankers"])
+    @get("/v1/rankers/{name:str}", responses=_problems(404), operation_id="show_ranker", tags=["rankers"])
     async def show_ranker(name: RankerName) -> s.RankerStatus:
         """What a ranker has learned: blocks, phases, counts, click rates, the leading items with intervals."""
         status = await asyncio.to_thread(service.status, name)  # it may have to wait for a decision that is being made
         return msgspec.convert(status, s.RankerStatus)
 
-    @delete("/v1/rankers/{name:str}", status_code=204, responses=_problems(404), tags=["rankers"])
+    @delete("/v1/rankers/{name:str}", status_code=204, responses=_problems(404), operation_id="delete_ranker", tags=["rankers"])
     async def delete_ranker(name: RankerName) -> None:
         """Delete a ranker. Its events stay in the log."""
         await asyncio.to_thread(service.delete, name)
 
-    @post("/v1/rankers/{name:str}/rank", status_code=200, responses=_problems(404, 409), tags=["slates"])
+    @post("/v1/rankers/{name:str}/rank", status_code=200, responses=_problems(404, 409), operation_id="rank", tags=["slates"])
     async def rank(name: RankerName, data: JSONBody[s.AskSlate | None] = None) -> s.RankedSlate:
         """A slate to show. It is on disk before it is answered; the same id again gives the same slate."""
         return await hot.rank(name, data)
 
-    @post("/v1/feedback", status_code=200, responses=_problems(), tags=["slates"])
+    @post("/v1/feedback", status_code=200, responses=_problems(), operation_id="feedback", tags=["slates"])
     async def feedback(data: JSONBody[list[s.NewReport]]) -> list[s.Reported]:
         """Report clicks, up to 1,000 slates at once. Repeating or splitting reports changes nothing; each gets its status."""
         return await hot.feedback(data)
 
-    @get("/healthz", responses=_problems(), tags=["operation"])
+    @get("/healthz", responses=_problems(), operation_id="healthz", tags=["operation"])
     async def healthz() -> s.Health:
         """The process answers."""
         return s.Health("ok", service.learning, 0)
 
-    @get("/readyz", responses=_problems(), tags=["operation"])
+    @get("/readyz", responses=_problems(), operation_id="readyz", tags=["operation"])
     async def readyz() -> s.Health:
         """The store answers too, and what was written is being learned."""
         lag = await asyncio.to_thread(service.lag)
@@ -96,7 +100,7 @@ def make_app(service: Service, keys: auth.Keys | None = None, limits: Limits | N
             raise Refused(503, f"ranker {name!r}: {why}")
         return s.Health("ok", service.learning, lag)
 
-    @get("/metrics", media_type=MediaType.TEXT, responses=_problems(), tags=["operation"])
+    @get("/metrics", media_type=MediaType.TEXT, responses=_problems(), operation_id="metrics", tags=["operation"])
     async def metrics() -> str:
         """For Prometheus."""
         return generate_latest(registry).decode()
@@ -105,10 +109,9 @@ def make_app(service: Service, keys: auth.Keys | None = None, limits: Limits | N
     def openapi() -> dict[str, Any]:
         return document()
 
+    @functools.cache
     def document() -> dict[str, Any]:
-        described = inner.openapi_schema.to_schema()
-        describe_upload(described)
-        return described
+        return complete(inner.openapi_schema.to_schema())
 
     @get("/docs", media_type=MediaType.HTML, include_in_schema=False, sync_to_thread=False)
     def docs() -> str:

@@ -27,6 +27,10 @@ ITEMS = 10_000_000
 def read_ranker(kind: str, body: bytes, query: dict[str, Any]) -> tuple[Config, Catalogue]:
     """What was asked for; ValueError, msgspec's errors or Refused for what will not do."""
     if kind == JSON:
+        if query:
+            raise ValueError(
+                f"query: {next(iter(query))[:60]!r} has no effect here; settings stand beside the items, in the body"
+            )
         asked = msgspec.json.decode(body, type=s.NewRanker)
         return _config(asked), _listed(asked.items)
     if kind not in (NPY, PARQUET):
@@ -84,16 +88,3 @@ def _parquet(body: bytes) -> Catalogue:
             return Catalogue(read_features(path, leave_out=("id",)), ids)
         except ValueError as error:
             raise ValueError(str(error).replace(str(path), "body")) from error
-
-
-def describe_upload(document: dict[str, Any]) -> None:
-    """Put the three kinds of body, and the query of the last two, into the OpenAPI document."""
-    reference = "#/components/schemas/{name}"
-    (ranker, file), parts = msgspec.json.schema_components([s.NewRanker, s.NewRankerFile], ref_template=reference)
-    document.setdefault("components", {}).setdefault("schemas", {}).update(parts)
-    route = document["paths"]["/v1/rankers/{name}"]["put"]
-    binary = {"schema": {"type": "string", "format": "binary"}}
-    route["requestBody"] = {"required": True, "content": {JSON: {"schema": ranker}, NPY: binary, PARQUET: binary}}
-    for name, described in parts[file["$ref"].rpartition("/")[2]]["properties"].items():
-        kind = {"in": "query", "required": False, "name": name, "description": "of an uploaded file"}
-        route.setdefault("parameters", []).append({**kind, "schema": described})
