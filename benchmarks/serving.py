@@ -72,7 +72,7 @@ def put(port: int, name: str, features: np.ndarray[Any, Any], rounds: int, more:
 
 
 def throughput() -> list[Figure]:
-    rates: dict[str, list[float]] = {"empty16": [], "rank": [], "empty32": [], "feedback": []}
+    rates: dict[str, list[float]] = {"empty16": [], "nothing": [], "rank": [], "empty32": [], "feedback": []}
     slow: dict[str, list[float]] = {"rank": [], "feedback": []}
     with tempfile.TemporaryDirectory() as folder, server(folder) as port:
         put(port, "films", rr.synthetic(items=ITEMS, dim=DIM, seed=0).features, 10**7)
@@ -80,6 +80,7 @@ def throughput() -> list[Figure]:
         load(port, 16, 1.0, [[["POST", "/v1/rankers/films/rank", "{}"]]])
         for turn in range(TIMES):
             rates["empty16"].append(load(port, 16, SECONDS, empty)["a_second"])
+            rates["nothing"].append(load(port, 16, SECONDS, [[["POST", "/v1/feedback", "[]"]]])["a_second"])
             found = load(port, 16, SECONDS, [[["POST", "/v1/rankers/films/rank", "{}"]]])
             rates["rank"].append(found["a_second"])
             slow["rank"].append(found["p99"])
@@ -94,6 +95,8 @@ def throughput() -> list[Figure]:
     for what, beside, share, limit in (("rank", "empty16", 60, 20), ("feedback", "empty32", 50, 25)):
         ratio = statistics.median(rates[what]) / statistics.median(rates[beside])
         detail = f"{statistics.median(rates[what]):,.0f}/s, empty {statistics.median(rates[beside]):,.0f}/s"
+        if what == "rank":  # the same short way through the server, with nothing to write at its end
+            detail += f", feedback of nothing {statistics.median(rates['nothing']):,.0f}/s"
         figures.append(at_least(f"/{what}, L = 10^5, K = 10, over an empty route", 100 * ratio, share, "%", detail))
         figures.append(at_most(f"/{what}, 99 % of answers within", 1000 * statistics.median(slow[what]), limit, "ms", ""))
     return figures

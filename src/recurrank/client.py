@@ -65,6 +65,11 @@ class _Requests:
         return float(min(5.0, 0.1 * 2.0**attempt) * random.uniform(0.5, 1.0))
 
     @staticmethod
+    def _done_before(attempt: int, method: str, answer: httpx.Response) -> bool:
+        """A ranker that is gone when it is deleted again was deleted by the try before, whose answer was lost."""
+        return attempt > 0 and method == "DELETE" and answer.status_code == 404
+
+    @staticmethod
     def _read(answer: httpx.Response) -> Any:
         if answer.is_success:
             return answer.json() if answer.content else None
@@ -136,6 +141,8 @@ class Client(_Requests):
             last = attempt == self._tries - 1
             try:
                 answer = self._http.request(method, path, json=body)
+                if self._done_before(attempt, method, answer):
+                    return None
                 if answer.status_code not in AGAIN or last:
                     return self._read(answer)
             except httpx.TransportError:
@@ -192,6 +199,8 @@ class AsyncClient(_Requests):
             last = attempt == self._tries - 1
             try:
                 answer = await self._http.request(method, path, json=body)
+                if self._done_before(attempt, method, answer):
+                    return None
                 if answer.status_code not in AGAIN or last:
                     return self._read(answer)
             except httpx.TransportError:

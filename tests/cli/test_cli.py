@@ -242,3 +242,19 @@ def test_a_design_of_bad_numbers_says_where(call, tmp_path):
     np.save(tmp_path / "x.npy", features)
     code, _, err = call("design", str(tmp_path / "x.npy"))
     assert (code, err) == (2, "recurrank: features[3, 1]: nan is not finite; give numbers for every feature\n")
+
+
+def test_a_command_whose_libraries_are_missing_says_what_to_install():
+    blocked = """
+import sys
+class Blocked:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in ("litestar", "msgspec"):
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name.partition(".")[0])
+sys.meta_path.insert(0, Blocked())
+from recurrank.cli import main
+main(["serve"])
+"""
+    done = subprocess.run([sys.executable, "-c", blocked], capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == 2
+    assert done.stderr.strip() == "recurrank: msgspec is not installed; this command needs pip install 'recurrank[serve]'"

@@ -162,15 +162,15 @@ def test_every_algorithm_documents_itself(make):
         assert text
 
 
-def test_a_slate_clicked_all_over(problem):
+@pytest.mark.parametrize("name", NAMES)
+def test_a_slate_clicked_all_over(name):
     """More pairs in one round than TopRank's table starts with."""
-    for name in NAMES:
-        options = {"attraction": np.full(120, 0.5)} if name == "oracle" else {}
-        features = rr.synthetic(items=120, dim=3, seed=0).features
-        ranker = rr.rankers.make(name, features=features, positions=120, rounds=1000, seed=0, **options)
-        for _ in range(3):
-            ranker.learn(ranker.rank(), np.ones(120, bool))
-        assert sorted(ranker.rank().items.tolist()) == list(range(120))
+    options = {"attraction": np.full(120, 0.5)} if name == "oracle" else {}
+    features = rr.synthetic(items=120, dim=3, seed=0).features
+    ranker = rr.rankers.make(name, features=features, positions=120, rounds=1000, seed=0, **options)
+    for _ in range(3):
+        ranker.learn(ranker.rank(), np.ones(120, bool))
+    assert sorted(ranker.rank().items.tolist()) == list(range(120))
 
 
 @pytest.mark.parametrize("name", ["linucb", "cascade-linucb", "cascade-lints", "c3-ucb", "gl-cdcm"])

@@ -30,6 +30,10 @@ COMMANDS = {
 """Every command with its one line of help; the module of the same name has the rest."""
 
 
+EXTRAS = {"serve": ("litestar", "msgspec", "prometheus_client", "structlog", "uvicorn"), "client": ("httpx",)}
+"""What a command may miss, by the extra that brings it."""
+
+
 class _Lazy(click.Group):
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(COMMANDS)
@@ -61,6 +65,12 @@ def main(arguments: list[str] | None = None) -> None:
         status = 0
     except click.ClickException as error:
         _complain(error.format_message())
+        status = 2
+    except ModuleNotFoundError as error:
+        extra = next((extra for extra, modules in EXTRAS.items() if error.name in modules), None)
+        if extra is None:
+            raise
+        _complain(f"{error.name} is not installed; this command needs pip install 'recurrank[{extra}]'")
         status = 2
     except (ValueError, OSError, MemoryError) as error:
         _complain(str(error) or "out of memory; make the problem smaller")

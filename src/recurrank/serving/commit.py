@@ -22,7 +22,7 @@ LARGEST = 2_000
 QUIET = 3
 """Turns of an event loop that bring no operation, after which it is time to write those that have gathered."""
 
-GATHER = 0.005
+GATHER = 0.003
 """Seconds that operations gather at most."""
 
 SLOW = 0.01

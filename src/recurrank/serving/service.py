@@ -43,6 +43,9 @@ log = structlog.get_logger("recurrank.service")
 CHUNK = 20_000
 """Events folded at a time."""
 
+EXPIRE, EXPIRE_TOGETHER = 20_000, 500
+"""Windows closed in one step, and in one transaction."""
+
 PAUSE = 2.0
 """Seconds that the learner oversleeps by, from which on the process was stopped."""
 
@@ -380,12 +383,13 @@ class Service:
     def _expire(self, desk: Desk, now: float) -> None:
         over: list[int] = []
         for served, seen in desk.open.items():  # in the order of serving
-            if now - seen < desk.config.window_seconds or len(over) == 1000:
+            if now - seen < desk.config.window_seconds or len(over) == EXPIRE:
                 break
             over.append(served)
-        if over:
-            self._committer.submit([Expire(tuple(over), desk.config.unreported == "no_click")])
-            for served in over:
+        for start in range(0, len(over), EXPIRE_TOGETHER):  # other writers have their turn in between
+            part = over[start : start + EXPIRE_TOGETHER]
+            self._committer.submit([Expire(tuple(part), desk.config.unreported == "no_click")])
+            for served in part:
                 desk.open.pop(served, None)
 
     def _refresh(self, desk: Desk, now: float) -> None:
