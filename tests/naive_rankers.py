@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 
 import numpy as np
+from tests.naive_balanced import Balanced
 
 
 def top(scores, count):
@@ -540,4 +541,4 @@ class RankedBandits(_Counting):
                 self.rewards[k, chosen] += reward
 
 
-TWINS |= {"ranked-bandits": RankedBandits}
+TWINS |= {"ranked-bandits": RankedBandits, "balanced": Balanced}

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from recurrank.design.optimal import Design, g_optimal
     from recurrank.design.spanner import volumetric_spanner
     from recurrank.problem import Problem, synthetic, transform
+    from recurrank.rankers.balanced import Balanced
     from recurrank.rankers.ranker import Ranker
     from recurrank.rankers.recurrank import RecurRank
     from recurrank.rankers.saving import load
@@ -25,6 +26,7 @@ __version__ = "0.1.0"
 
 _HOME = {
     "AsyncClient": "recurrank.client",
+    "Balanced": "recurrank.rankers.balanced",
     "Catalogue": "recurrank.catalogue",
     "Client": "recurrank.client",
     "Design": "recurrank.design.optimal",
@@ -44,6 +46,7 @@ _MODULES = ("clicks", "rankers", "theory")
 
 __all__ = [
     "AsyncClient",
+    "Balanced",
     "Catalogue",
     "Client",
     "Design",

@@ -7,6 +7,7 @@ import pytest
 from tests.naive import TWINS
 
 import recurrank as rr
+from recurrank.rankers import balanced
 from recurrank.rankers.toprank import MIXED, SQUARE
 
 NAMES = sorted(TWINS)
@@ -14,6 +15,7 @@ CLICKS = rr.clicks.names()
 CONFIGURATIONS = 20
 
 LOOSE_AND_TIGHT = {
+    "balanced": [{}, {"confidence": "proved"}, {"confidence": "proved", "delta": 1.0}],
     "c3-ucb": [{}, {"delta": 0.9, "ridge": 0.5}, {"discounts": "falling"}],
     "cascade-klucb": [{}, {"exploration": 0.0}],
     "cascade-lints": [{}, {"scale": 0.1, "sigma": 0.5}],
@@ -101,6 +103,18 @@ def test_same_slates(name, number):
     stream = np.random.Generator(np.random.PCG64(np.random.SeedSequence(number)))
     twin = TWINS[name](features, positions, rounds, stream, **options)
     assert_same_slates(ranker, twin, model, rounds, number)
+
+
+@pytest.mark.parametrize("clicks", ["cascade", "position-based", "document-based"])
+def test_balanced_cuts(clicks, monkeypatch):
+    """Certificates of fewer widths, so that blocks are soon cut and every data set has its own scale."""
+    monkeypatch.setattr(balanced, "BETA", 1.5)
+    features, positions, rounds = np.eye(9), 4, 2500
+    model = rr.clicks.make(clicks, np.array([0.95, 0.7, 0.5, 0.3, 0.1, 0.05, 0.02, 0.02, 0.01]), positions)
+    ranker = rr.rankers.make("balanced", features=features, positions=positions, rounds=rounds, seed=3)
+    stream = np.random.Generator(np.random.PCG64(np.random.SeedSequence(3)))
+    assert_same_slates(ranker, TWINS["balanced"](features, positions, rounds, stream), model, rounds, 3)
+    assert len(ranker.blocks) > 1
 
 
 def assert_same_slates(ranker, twin, model, rounds, seed):

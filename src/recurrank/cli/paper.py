@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from recurrank.cli.suite import run_suite, suite_options
+from recurrank.cli.runs import run_suite, suite_options
 
 
 @click.command()

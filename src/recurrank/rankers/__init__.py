@@ -8,6 +8,7 @@ from numpy.typing import ArrayLike
 
 from recurrank.catalogue import Catalogue
 from recurrank.rankers import (  # noqa: F401  (they register)
+    balanced,
     batchrank,
     c3_ucb,
     cascade_lints,

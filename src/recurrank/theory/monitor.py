@@ -14,6 +14,7 @@ chi is the examination of the block's first position under the best ranking, chi
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -22,6 +23,7 @@ from numpy.typing import ArrayLike
 from recurrank._arrays import Floats, as_array, as_count
 from recurrank.clicks.model import ClickModel
 from recurrank.design.scan import Rows, products
+from recurrank.rankers.balanced import Balanced
 from recurrank.rankers.recurrank import Block, RecurRank
 from recurrank.simulation.loop import Simulation
 
@@ -102,6 +104,43 @@ def watch(ranker: RecurRank, model: ClickModel, theta: ArrayLike, rounds: int, s
                 estimates = products(Rows(ranker.catalogue.features, by_id[closed.id].items), closed.theta)
                 verdicts.append(judge.judge(by_id[closed.id], estimates, closed.closed - closed.opened, lost.pop(closed.id)))
     return Watch(verdicts, first, lower)
+
+
+class Certificates(NamedTuple):
+    """What Balanced was sure of: items dropped and blocks cut, and how many of these were wrong."""
+
+    certified: int
+    wrong: int
+
+
+def certificates(ranker: Balanced, model: ClickModel, rounds: int, seed: int | np.random.SeedSequence = 0) -> Certificates:
+    """Simulate like :func:`recurrank.simulate`, checking every item that is dropped and every cut against the truth.
+
+    Dropping an item is wrong if it is one of the best m of its block of m positions; a cut if an item below it is better than
+    one above.
+
+    >>> import recurrank as rr
+    >>> ranker = rr.rankers.make("balanced", features=np.eye(4), positions=2, rounds=20_000, seed=0)
+    >>> certificates(ranker, rr.clicks.DocumentBased([0.9, 0.5, 0.1, 0.0]), rounds=20_000).wrong
+    0
+    """
+    rounds = as_count("rounds", rounds)
+    simulation, alpha = Simulation(ranker, model, seed), model.attraction
+    certified = wrong = 0
+    while simulation.round < rounds:
+        simulation.advance(rounds)
+        if not simulation.due:
+            continue
+        before = ranker.blocks
+        ranker.plan()
+        for block in before:
+            parts = [part.items for part in ranker.blocks if part.first in block.positions]
+            dropped = np.setdiff1d(block.items, np.concatenate(parts))
+            worst_shown = np.sort(alpha[block.items])[::-1][block.width - 1]
+            certified += len(dropped) + len(parts) - 1
+            wrong += int((alpha[dropped] > worst_shown + ROUNDING).sum())
+            wrong += sum(bool(alpha[one].min() < alpha[other].max() - ROUNDING) for one, other in pairwise(parts))
+    return Certificates(certified, wrong)
 
 
 class _Truth:

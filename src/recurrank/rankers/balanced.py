@@ -1,0 +1,551 @@
+"""Balanced: RecurRank's assumptions, and exploration that never costs more than what ignorance may be costing.
+
+Under Assumption 1 the examination of a position depends on the *set* of items above it. So all clicks at position k under one
+set above are linear in the features, with parameter chi theta for one unknown chi. RecurRank uses them a phase at a time;
+here a block keeps them for as long as the set above it stands, which is for ever: blocks only ever split, and all but the last
+one have as many items as positions.
+
+A round, for each block, of m positions from k on:
+
+    usually          at k the best item under a sample of the posterior, below it the best-known items in order
+    in a share f     *balance*: draw a wider sample. What the present order would lose if it were the truth is paid into an
+                     account. The item that the two orders disagree about most is shown at k if the account covers its cost.
+
+When the answers have grown by 1 %, everything is estimated anew, and the samples of the coming rounds are drawn: so a round is
+a choice from tables. When they have grown by 10 %, blocks are certified: x is better than y if one data set alone says so by
+beta widths of x - y, which no unknown chi can spoil. An item with m better ones is dropped, and a block is cut where every
+item above the cut is better than every item below.
+
+| here                           | code                                                                   |
+|--------------------------------|------------------------------------------------------------------------|
+| block: k, m, items             | ``Block.first``, ``Block.width``, ``Block.items``                      |
+| V_i, b_i of a block            | ``State.moments``, ``State.sums``, weighted by 1 / variance of a click |
+| theta, scales s_i, information | ``_estimate``                                                          |
+| W_k, what a position is worth  | ``_weights``                                                           |
+| samples, gains and costs       | ``State.first``; ``State.asked``, ``gain``, ``cost``; filled by _look  |
+| account                        | ``State.account``                                                      |
+| certificates                   | ``_certify``                                                           |
+
+What is proved and what is only measured is in docs/balanced.md.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from recurrank._arrays import Bools, Floats, Ints, as_number
+from recurrank._compiled import compiled, hot
+from recurrank.catalogue import Catalogue
+from recurrank.design.basis import basis_of, rebase
+from recurrank.design.optimal import optimal_design
+from recurrank.design.scan import Rows
+from recurrank.rankers.ranker import Buffer, Ranker, Seed, flatten, register
+
+SAMPLES = 64
+"""Drawn at a time, for all rounds until the next estimate."""
+GROW, LEAST = 0.01, 32
+"""Answers until the next estimate: this share more, and at least so many."""
+CERTIFY = 1.1
+"""Blocks are certified when the answers have grown by this factor."""
+NARROW, WIDE = 1.0, (1.0, 2.0)
+"""Standard deviations of samples: of usual rounds, and of balance rounds, in turn."""
+BALANCE, SHARE = 0.2, 2.5
+"""The share f of balance rounds, and how much of what an order may lose is paid in: f * SHARE = half of it."""
+BETA = 5.0
+"""Widths of a difference that certify it, where the setting is "tuned"."""
+INSURANCE = 2e-4
+"""The share of the worst that may be the case that is spent on the least known item, whatever the samples say."""
+LEAST_VARIANCE = 0.02
+KEY, FIRST, WIDTH, ROW = 0, 1, 2, 3
+ANSWERS, NEXT, CERTIFIED = 0, 1, 2
+
+
+class State(NamedTuple):
+    """B blocks, S samples each; all data sets, one a block that has something to find out, in the order of positions."""
+
+    features: Floats  # (L, r) coordinates in which the optimal design has unit moments
+    leaders: Ints  # (K,) the best-known items in order
+    block: Ints  # (B, 4) key, first position, width, and its data set (-1: one item, nothing to find out)
+    first: Ints  # (B, S) what to show first in usual rounds
+    asked: Ints  # (B, S + 1) what balance rounds ask for, -1 for nothing; at the end, the least known item
+    gain: Floats  # (B, S + 1) what the present order may be losing a round
+    cost: Floats  # (B, S + 1) what it costs to ask
+    account: Floats  # (B, 2) what may be spent: on what samples ask for, and on the least known item
+    moments: Floats  # (D, r, r)
+    sums: Floats  # (D, r)
+    weight: Floats  # (L,) one over the variance of a click on the item, where it stands first
+    shown: Floats  # (K, r) sums of what was shown at each position
+    clicks: Ints  # (K,)
+    key: Ints  # (D,) of data sets, as slates call them
+    clock: Ints  # (3,) answers; of these, when to estimate next, and when blocks were certified last
+
+
+@hot
+def rank(state: State, rng: np.random.Generator, slate: Buffer) -> None:
+    """One item a block out of order, if any; the leaders in order below it."""
+    items, marks, leaders, marked = slate.items, slate.marks, state.leaders, 0
+    for b in range(state.block.shape[0]):
+        k, stop = state.block[b, FIRST], state.block[b, FIRST] + state.block[b, WIDTH]
+        if state.block[b, ROW] >= 0:
+            marks[marked, 0], marks[marked, 1] = state.block[b, KEY], k
+            marked += 1
+            tried = _choose(state, rng, b)
+            items[k] = tried
+            while k < stop - 1 and leaders[k] != tried:
+                items[k + 1] = leaders[k]
+                k += 1
+            k += 1
+        for j in range(k, stop):
+            items[j] = leaders[j]
+    if marked < len(marks):
+        marks[marked, 0] = -1
+
+
+@hot
+def _choose(state: State, rng: np.random.Generator, b: int) -> int:
+    """What block b shows first."""
+    balance, samples = rng.random() < BALANCE, state.first.shape[1]
+    s = int(rng.random() * samples)
+    if balance:
+        account = state.account
+        account[b, 0] += SHARE * state.gain[b, s]
+        account[b, 1] += INSURANCE / BALANCE * state.gain[b, samples]
+        if state.asked[b, samples] >= 0 and account[b, 1] >= state.cost[b, samples]:
+            account[b, 1] -= state.cost[b, samples]
+            return int(state.asked[b, samples])
+        if state.asked[b, s] >= 0 and account[b, 0] >= state.cost[b, s]:
+            account[b, 0] -= state.cost[b, s]
+            return int(state.asked[b, s])
+    return int(state.first[b, s])
+
+
+@hot
+def learn(state: State, slate: Buffer, clicks: Bools) -> bool:
+    """A click or none for every data set whose set of items above still stands. True when it is time to estimate."""
+    features, dim = state.features, state.features.shape[1]
+    for i in range(len(slate.marks)):
+        if slate.marks[i, 0] < 0:
+            break
+        row = -1
+        for r in range(len(state.key)):
+            if state.key[r] == slate.marks[i, 0]:
+                row = r
+        k = slate.marks[i, 1]
+        if row < 0 or not 0 <= k < len(slate.items):
+            continue
+        x = slate.items[k]
+        w = state.weight[x]
+        for p in range(dim):
+            wp = w * features[x, p]
+            for q in range(dim):
+                state.moments[row, p, q] += wp * features[x, q]
+            state.sums[row, p] += wp * clicks[k]
+    for k in range(len(slate.items)):
+        state.clicks[k] += clicks[k]
+        for p in range(dim):
+            state.shown[k, p] += features[slate.items[k], p]
+    state.clock[ANSWERS] += 1
+    return bool(state.clock[ANSWERS] >= state.clock[NEXT])
+
+
+@compiled
+def candidates(features: Floats, items: Any, theta: Floats, spread: Floats, radius: float, width: int) -> Ints:
+    """The items of a block that can be among its best ``width`` for any theta + spread z with |z| <= radius; best first.
+
+    First by the bounds <x, theta> +- radius |x' spread|, then by differences to each of the leaders.
+    """
+    count, dim = len(items), features.shape[1]
+    score, high, low = np.empty(count), np.empty(count), np.empty(count)
+    image = np.empty((count, dim))
+    for i in range(count):
+        x = features[items[i]]
+        total, norm = 0.0, 0.0
+        for q in range(dim):
+            total += x[q] * theta[q]
+            image[i, q] = 0.0
+            for p in range(dim):
+                image[i, q] += x[p] * spread[p, q]
+            norm += image[i, q] ** 2
+        score[i], high[i], low[i] = total, total + radius * math.sqrt(norm), total - radius * math.sqrt(norm)
+    if count <= width:
+        return np.argsort(-score, kind="mergesort")
+    bar = np.partition(low, count - width)[count - width]
+    near = np.flatnonzero(high >= bar)
+    near = near[np.argsort(-score[near], kind="mergesort")]
+    kept, size = np.empty(len(near), np.int64), 0
+    for place in range(len(near)):
+        i, inside = near[place], place < width
+        for j in range(width - 1, -1, -1):
+            if inside:
+                break
+            leader, norm = near[j], 0.0
+            for q in range(dim):
+                norm += (image[i, q] - image[leader, q]) ** 2
+            inside = score[leader] - score[i] <= radius * math.sqrt(norm)
+        if inside:
+            kept[size] = i
+            size += 1
+    return kept[:size]
+
+
+@compiled
+def look(
+    points: Floats, items: Any, worth: Floats, theta: Floats, narrow: Floats, wide: Floats, first: Ints, asked: Ints,
+    gain: Floats, cost: Floats,
+) -> None:  # fmt: skip
+    """Fill a block's tables from samples of theta (their columns); ``points`` are its candidates, best first."""
+    count, width, samples = len(items), len(worth), narrow.shape[1]
+    score = points @ theta
+    # Showing x first moves the leaders above its place down by one: what is lost, by theta and W.
+    price = np.empty(count)
+    for i in range(count):
+        place = min(i, width - 1)
+        price[i] = -worth[0] * score[i]
+        for j in range(place + 1):
+            price[i] += worth[j] * score[j] - (worth[j + 1] * score[j] if j < place else 0.0)
+        price[i] = max(price[i], 0.0)
+    usual, sampled = points @ narrow, points @ wide
+    best = np.empty(width, np.int64)
+    for s in range(samples):
+        first[s] = items[np.argmax(usual[:, s])]
+        size = 0
+        for i in range(count):  # the best ``width`` in order, by insertion: most items fail the first comparison
+            if size == width and sampled[i, s] <= sampled[best[width - 1], s]:
+                continue
+            j = size if size < width else width - 1
+            while j > 0 and sampled[best[j - 1], s] < sampled[i, s]:
+                best[j] = best[j - 1]
+                j -= 1
+            best[j] = i
+            size = min(size + 1, width)
+        total, most, which = 0.0, 0.0, -1
+        for j in range(width):
+            total += worth[j] * (sampled[best[j], s] - sampled[j, s])
+        for i in range(count):
+            now = worth[i] if i < width else 0.0
+            then = 0.0
+            for j in range(width):
+                if best[j] == i:
+                    then = worth[j]
+            apart = abs(then - now) * abs(sampled[i, s] - score[i])
+            if apart > most:
+                most, which = apart, i
+        gain[s] = max(total, 0.0)
+        asked[s] = items[which] if which >= 0 else -1
+        cost[s] = price[which] if which >= 0 else 0.0
+
+
+@dataclass
+class Block:
+    """Neighbouring positions and the items that compete for them, best-known first as of the last certification."""
+
+    key: int
+    first: int
+    width: int
+    items: NDArray[np.int32]
+
+    @property
+    def positions(self) -> range:
+        """Its positions, counted from 0."""
+        return range(self.first, self.first + self.width)
+
+
+class Balanced(Ranker):
+    """Rank a catalogue with features under an unknown click model, exploring only as far as it pays.
+
+    Args:
+        features: a matrix with a row an item, or a :class:`~recurrank.Catalogue`.
+        positions: K, how many items to show.
+        rounds: T, how many rounds are planned; it only enters the confidence of the proved setting.
+        seed: of all its random choices.
+        confidence: ``"tuned"``: certificates of 5 estimated standard deviations; ``"proved"``: widths that hold at all times
+            with probability 1 - delta, for every click model that satisfies Assumptions 1 to 3.
+        delta: the probability of a wrong certificate that the proved setting accepts, by default 1/sqrt(rounds).
+
+    >>> import recurrank as rr
+    >>> problem = rr.synthetic(items=100, dim=3, seed=0)
+    >>> model = rr.clicks.DocumentBased(problem.attraction)
+    >>> run = rr.simulate(Balanced(problem.features, positions=4, rounds=20_000, seed=0), model, 20_000, seed=1)
+    >>> other = rr.simulate(rr.RecurRank(problem.features, positions=4, rounds=20_000, seed=0), model, 20_000, seed=1)
+    >>> bool(run.regret[-1] < other.regret[-1] / 3)
+    True
+
+    """
+
+    name = "balanced"
+    reference = "this project"
+    believes = "general click model"
+    uses_features = True
+    regret_bound = "O(K sqrt(d T log(L T))) if proved, see docs/balanced.md"
+    compiled_rank = rank
+    compiled_learn = learn
+
+    state: State
+
+    def __init__(
+        self,
+        features: ArrayLike | Catalogue,
+        positions: int,
+        rounds: int,
+        seed: Seed = None,
+        *,
+        confidence: Literal["tuned", "proved"] = "tuned",
+        delta: float | None = None,
+    ) -> None:
+        super().__init__(features, positions, rounds, seed)
+        self.delta = 1 / math.sqrt(self.rounds) if delta is None else as_number("delta", delta)
+        if not 1e-100 <= self.delta <= 1:
+            raise ValueError(f"delta: {delta} is not a probability to accept; give a number between 1e-100 and 1")
+        if confidence not in ("tuned", "proved"):
+            raise ValueError(f"confidence: {confidence!r} is unknown; choose 'tuned' or 'proved'")
+        self.confidence = confidence
+        self.record(confidence=confidence, delta=self.delta)
+        points, different = _coordinates(self.catalogue)
+        order = self.rng.permutation(len(self.catalogue)).astype(np.int32)
+        known = np.isin(order, different)  # a first slate of items that differ as much as items can is no bad luck
+        order = np.concatenate([order[known], order[~known]])
+        self.blocks = [Block(_key(0, order[:0]), 0, self.positions, order)]
+        self.state = self._empty(points)
+        self._tables(np.zeros(points.shape[1]), np.eye(points.shape[1]), 1 / np.arange(1.0, self.positions + 1))
+
+    def _empty(self, points: Floats) -> State:
+        (items, dim), k = points.shape, self.positions
+        return State(
+            features=points,
+            leaders=np.zeros(k, np.int64),
+            block=np.zeros((1, 4), np.int64),
+            first=np.zeros((1, SAMPLES), np.int64),
+            asked=np.zeros((1, SAMPLES + 1), np.int64),
+            gain=np.zeros((1, SAMPLES + 1)),
+            cost=np.zeros((1, SAMPLES + 1)),
+            account=np.zeros((1, 2)),
+            moments=np.zeros((1, dim, dim)),
+            sums=np.zeros((1, dim)),
+            weight=np.full(items, 4.0),
+            shown=np.zeros((k, dim)),
+            clicks=np.zeros(k, np.int64),
+            key=np.array([self.blocks[0].key], np.int64),
+            clock=np.array([0, LEAST, 0], np.int64),
+        )
+
+    def plan(self) -> None:
+        """Estimate, certify when it is time, and fill the tables for the coming rounds."""
+        answers = int(self.state.clock[ANSWERS])
+        theta, information = self._estimate()
+        if answers >= CERTIFY * self.state.clock[CERTIFIED]:
+            self._certify(theta)
+            self.state.clock[CERTIFIED] = answers
+            theta, information = self._estimate()
+        self._tables(theta, information, self._weights(theta))
+        self.state.clock[NEXT] = answers + max(LEAST, int(GROW * answers))
+        self.due = False
+
+    def _estimate(self) -> tuple[Floats, Floats]:
+        """Theta from all data sets together, and the information left when the scales s_i are profiled out.
+
+        theta = (I + sum s_i^2 V_i)^-1 sum s_i b_i,  s_i = theta'b_i / theta'V_i theta, falling, s_1 = 1, in turns;
+        J = I + V_1 + sum_{i>1} s_i^2 (V_i - V_i theta theta'V_i / theta'V_i theta). V_i and b_i are divided by variances.
+        """
+        moments, sums = self.state.moments, self.state.sums
+        dim = moments.shape[1]
+        scales = np.zeros(len(moments))
+        scales[0] = 1.0
+        theta = np.linalg.solve(np.eye(dim) + moments[0], sums[0])
+        for _ in range(3 if len(moments) > 1 else 0):
+            for i in range(1, len(moments)):
+                seen = theta @ moments[i] @ theta
+                scale = theta @ sums[i] / seen if seen > 0 else 0.0
+                scales[i] = min(max(scale, 0.0), scales[i - 1] or 1.0)
+            information = np.eye(dim) + np.tensordot(scales**2, moments, 1)
+            theta = np.linalg.solve(information, scales @ sums)
+        left = np.eye(dim) + moments[0]
+        for i in range(1, len(moments)):
+            image = moments[i] @ theta
+            if scales[i] > 0 and theta @ image > 0:
+                left = left + scales[i] ** 2 * (moments[i] - np.outer(image, image) / (theta @ image))
+        self._scales = scales
+        return theta, left
+
+    def _weights(self, theta: Floats) -> Floats:
+        """W_k: clicks at k over the scores shown there, falling with k."""
+        scores = np.maximum(self.state.shown @ theta, 1e-9)
+        worth = np.where(scores > 20, self.state.clicks / scores, 1.0)
+        falling: Floats = np.minimum.accumulate(np.clip(worth, 1e-4, 1.5))
+        return falling
+
+    def _tables(self, theta: Floats, information: Floats, worth: Floats) -> None:
+        """Samples for the coming rounds, and what they say about each block; the variance of clicks, item by item."""
+        dim, count = len(theta), len(self.blocks)
+        spread = np.linalg.cholesky(np.linalg.inv(information))
+        radius = math.sqrt(dim) + 2.5
+        narrow, wide = (self._sample(dim, radius) for _ in range(2))
+        narrow = theta[:, None] + NARROW * (spread @ narrow)
+        wide = theta[:, None] + np.resize(WIDE, SAMPLES) * (spread @ wide)
+        state = self.state
+        block, leaders = np.zeros((count, 4), np.int64), np.zeros(self.positions, np.int64)
+        first, asked = np.zeros((count, SAMPLES), np.int64), np.full((count, SAMPLES + 1), -1)
+        gain, cost = np.zeros((count, SAMPLES + 1)), np.zeros((count, SAMPLES + 1))
+        rows = {int(key): row for row, key in enumerate(state.key)}
+        for b, one in enumerate(self.blocks):
+            near = candidates(state.features, one.items, theta, spread, max(WIDE) * radius, one.width)
+            items = one.items[near].astype(np.int64)
+            leaders[one.first : one.first + one.width] = items[: one.width]
+            row = rows.get(one.key, -1) if len(one.items) > 1 else -1
+            block[b] = (one.key, one.first, one.width, row)
+            if row < 0:
+                continue
+            points, own = state.features[items], worth[one.first : one.first + one.width]
+            look(points, items, own, theta, narrow, wide, first[b], asked[b], gain[b], cost[b])
+            self._insure(b, one, row, own, theta, asked[b], gain[b], cost[b])
+            if self.confidence == "tuned" and state.clock[ANSWERS] > 100:
+                self._vary(items, points, theta, spread, self._scales[row] or 1.0)
+        self.state = state._replace(block=block, leaders=leaders, first=first, asked=asked, gain=gain, cost=cost)
+
+    def _sample(self, dim: int, radius: float) -> Floats:
+        """Standard normal columns, cut off at the radius."""
+        drawn = self.rng.standard_normal((dim, SAMPLES))
+        cut: Floats = drawn * np.minimum(1.0, radius / np.linalg.norm(drawn, axis=0))
+        return cut
+
+    def _insure(
+        self, b: int, block: Block, row: int, worth: Floats, theta: Floats, asked: Ints, gain: Floats, cost: Floats
+    ) -> None:
+        """The item that is least known against the leader, and the worst that not knowing it may cost a round."""
+        inverse, _, beta = self._single(row)
+        apart = self.state.features[block.items] - self.state.features[block.items[0]]
+        widths = np.sqrt(np.maximum(np.einsum("ij,jk,ik->i", apart, inverse, apart), 0.0))
+        least = int(np.argmax(widths))
+        asked[-1] = int(block.items[least]) if widths[least] > 0 else -1
+        gain[-1] = worth.sum() * min(1.0, 2 * beta * float(widths[least]))
+        scores = self.state.features[block.items[[0, least]]] @ theta
+        cost[-1] = worth[0] * max(float(scores[0] - scores[1]), 0.0)
+
+    def _vary(self, items: Ints, points: Floats, theta: Floats, spread: Floats, scale: float) -> None:
+        """The variance p (1 - p) of a click on each candidate, with p as near to 1/2 as two deviations allow."""
+        off = np.abs(scale * (points @ theta) - 0.5) - 2 * scale * np.linalg.norm(points @ spread, axis=1)
+        self.state.weight[items] = 1 / np.maximum(0.25 - np.clip(off, 0.0, 0.5) ** 2, LEAST_VARIANCE)
+
+    def _single(self, row: int) -> tuple[Floats, Floats, float]:
+        """What one data set alone says: (I + V)^-1, the estimate, and how many widths certify.
+
+        The proved number, with noise of variance proxy 1/4 and so weights 4: sqrt(2 log(K / delta) + log det(I + V)) + 1,
+        since chi theta has length at most 1 in these coordinates (Abbasi-Yadkori, Pal, Szepesvari 2011, Theorem 2).
+        """
+        information = np.eye(self.state.moments.shape[1]) + self.state.moments[row]
+        inverse = np.linalg.inv(information)
+        beta = BETA
+        if self.confidence == "proved":
+            volume = float(np.linalg.slogdet(information)[1])
+            beta = math.sqrt(2 * math.log(self.positions / self.delta) + volume) + 1
+        return inverse, inverse @ self.state.sums[row], beta
+
+    def _certify(self, theta: Floats) -> None:
+        """Drop items with m certified better ones; cut where all above are certified better than all below."""
+        singles = [self._single(row) for row in range(len(self.state.key))]
+        after: list[Block] = []
+        above: list[NDArray[np.int32]] = [np.empty(0, np.int32)]
+        for block in self.blocks:
+            for part, width in self._parts(block, theta, singles):
+                first = after[-1].first + after[-1].width if after else 0
+                after.append(Block(_key(first, np.concatenate(above)), first, width, part))
+                above.append(part)
+        self.blocks = after
+        self._carry()
+
+    def _parts(
+        self, block: Block, theta: Floats, singles: list[tuple[Floats, Floats, float]]
+    ) -> list[tuple[NDArray[np.int32], int]]:
+        """A block's items in parts, each with how many positions it gets."""
+        points = self.state.features[block.items]
+        order = np.argsort(-(points @ theta), kind="stable")
+        items, points = block.items[order], points[order]
+        if len(items) == 1:
+            return [(items, 1)]
+        top = min(len(items), 2 * block.width)
+        better = np.zeros((top, len(items)), np.bool_)
+        for inverse, alone, beta in singles:
+            score, image = points @ alone, points @ inverse
+            own = np.einsum("ij,ij->i", image, points)
+            squared = own[:top, None] + own[None, :] - 2 * image[:top] @ points.T
+            better |= score[:top, None] - score[None, :] > beta * np.sqrt(np.maximum(squared, 0.0)) + 1e-9
+        kept = better.sum(axis=0) < block.width
+        items, better = items[kept], better[kept[:top]][:, kept]
+        cuts = [u for u in range(1, min(block.width, len(items))) if u <= len(better) and better[:u, u:].all()]
+        parts, start = [], 0
+        for stop in (*cuts, len(items)):
+            width = stop - start if stop < len(items) else block.width - start
+            parts.append((items[start:stop], width))
+            start = stop
+        return parts
+
+    def _carry(self) -> None:
+        """Data sets and accounts for the blocks as they are now: a data set goes on while the set above it stands."""
+        state = self.state
+        rows = {int(key): row for row, key in enumerate(state.key)}
+        old = {int(key): b for b, key in enumerate(state.block[:, KEY])}
+        keys = [block.key for block in self.blocks if block.key in rows or len(block.items) > 1]
+        moments, sums = np.zeros((len(keys), *state.moments.shape[1:])), np.zeros((len(keys), state.sums.shape[1]))
+        for i, key in enumerate(keys):
+            if key in rows:
+                moments[i], sums[i] = state.moments[rows[key]], state.sums[rows[key]]
+        account = np.zeros((len(self.blocks), 2))
+        for b, block in enumerate(self.blocks):
+            if block.key in old:
+                account[b] = state.account[old[block.key]]
+        self.state = state._replace(moments=moments, sums=sums, key=np.array(keys, np.int64), account=account)
+
+    @classmethod
+    def restore(cls, features: ArrayLike | Catalogue, **arguments: Any) -> Self:
+        return cls(features, **arguments)
+
+    def pack(self) -> tuple[dict[str, Any], dict[str, np.ndarray[Any, Any]]]:
+        arrays = dict(flatten(self.state))
+        arrays |= {f"items.{b}": block.items for b, block in enumerate(self.blocks)}
+        values = {
+            "blocks": [[block.key, block.first, block.width] for block in self.blocks],
+            "scales": [float(scale) for scale in self._scales],
+            "due": self.due,
+        }
+        return values, arrays
+
+    def unpack(self, values: dict[str, Any], arrays: dict[str, np.ndarray[Any, Any]]) -> None:
+        super().unpack(values, arrays)
+        kept = enumerate(values["blocks"])
+        self.blocks = [Block(key, first, width, arrays[f"items.{b}"]) for b, (key, first, width) in kept]
+        self._scales, self.due = np.array(values["scales"]), values["due"]
+
+    _scales: Floats = np.ones(1)
+
+
+def _key(first: int, above: NDArray[np.int32]) -> int:
+    """What slates call a data set: a digest of its position and of the set of items above it."""
+    what = f"{first}:".encode() + np.sort(above).astype("<i4").tobytes()
+    return int.from_bytes(hashlib.blake2b(what, digest_size=8).digest(), "big") >> 1
+
+
+def _coordinates(catalogue: Catalogue) -> tuple[Floats, Ints]:
+    """Features in coordinates in which the optimal design pi has moments sum pi(x) x x' = I; and its items.
+
+    Attractions are at most 1, so that |theta|^2 = sum pi(x) <x, theta>^2 <= 1 there, and |x|^2 <= r (1 + tolerance).
+    """
+    rows = Rows(catalogue.features)
+    design = optimal_design(rows, 0.1)
+    basis, _ = basis_of(rows, design.support, catalogue.scales)
+    change, _ = rebase(rows.take(design.support) @ basis.to_coordinates)
+    map_ = basis.to_coordinates @ change
+    points = rows.take(design.support) @ map_
+    root = np.linalg.cholesky((points * design.weights[:, None]).T @ points)
+    map_ = map_ @ np.linalg.inv(root).T
+    whole = np.empty((len(rows), map_.shape[1]))
+    for part, chunk in rows.chunks():
+        whole[part] = chunk @ map_
+    return whole, design.support
+
+
+register(State, Balanced)

@@ -1,0 +1,59 @@
+"""The robustness suite: environments as data, and the command."""
+
+from __future__ import annotations
+
+import json
+import pickle
+
+import numpy as np
+import pytest
+
+from recurrank.cli import main
+from recurrank.experiments.robustness import ENVIRONMENTS, half_hidden, plan
+
+
+@pytest.mark.parametrize("name", ENVIRONMENTS)
+def test_environments_are_what_they_say(name):
+    environment = pickle.loads(pickle.dumps(ENVIRONMENTS[name]))  # as it travels to other processes
+    seeds = [np.random.SeedSequence([seed]) for seed in (0, 0, 1)]
+    one, same, other = (environment.source.setting(0, seed, environment.positions) for seed in seeds)
+    assert one.features.shape == (environment.items, environment.dim)
+    assert one.model.attraction.shape == (environment.items,)
+    assert np.array_equal(one.model.attraction, same.model.attraction)
+    drawn = environment.source.attractions in ("dense", "uniform", "leader")
+    assert np.array_equal(one.model.attraction, other.model.attraction) != drawn
+    assert one.model.attraction.max() <= environment.source.scale
+    assert one.model.state is not None  # it runs compiled
+    examined = one.model.examine(one.model.best(environment.positions))
+    assert examined[0] == 1
+    assert (np.diff(examined) <= 0).all()
+
+
+def test_set_dependent_examination():
+    chi = half_hidden(np.array([0.2, 0.6, 1.0]))
+    assert chi(np.array([1, 0, 2]), 0) == 1
+    assert chi(np.array([1, 0, 2]), 2) == pytest.approx((1 - 0.3) * (1 - 0.1))
+
+
+def test_plan():
+    assert len(plan()) == 13 * 3 * 5
+    chosen = plan("balanced,recurrank:design=spanner", "leader, movielens", runs=2, rounds=100)
+    assert [experiment.id for experiment in chosen][:3] == [
+        "suite/leader/balanced/0",
+        "suite/leader/balanced/1",
+        "suite/leader/recurrank:design=spanner/0",
+    ]
+    assert {experiment.environment.rounds for experiment in chosen} == {100}
+    for wrong in ({"rankers": "moon"}, {"environments": "moon"}, {"runs": 0}, {"rounds": 0}):
+        with pytest.raises(ValueError, match=r"^(rankers|environments|runs|rounds): "):
+            plan(**wrong)
+
+
+def test_the_command(capsys):
+    arguments = ["suite", "--rankers", "balanced,random", "--environments", "leader,chain-cascade", "--runs", "2"]
+    with pytest.raises(SystemExit) as done:
+        main([*arguments, "--rounds", "2000", "--jobs", "1", "--json"])
+    assert done.value.code == 0
+    document = json.loads(capsys.readouterr().out)
+    rows = document["rows"] if isinstance(document, dict) and "rows" in document else document
+    assert "balanced" in json.dumps(rows)
