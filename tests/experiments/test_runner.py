@@ -196,7 +196,7 @@ def started(folder: Path, *arguments: str) -> subprocess.Popen:
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
 def test_a_run_that_is_stopped_or_killed_goes_on(tmp_path, how):
     """A real process, two workers under it; everybody gets the signal, as from a terminal."""
-    arguments = ["--runs", "40", "--rounds-scale", "0.1", "--jobs", "2"]
+    arguments = ["--runs", "40", "--rounds-scale", "0.3", "--jobs", "2"]
     process = started(tmp_path, *arguments)
     deadline = time.monotonic() + 120
     while not (tmp_path / "results.parquet").exists():
