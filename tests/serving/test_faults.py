@@ -177,14 +177,14 @@ def fresh(address, request, tmp_path):
 def test_whichever_call_of_the_store_fails_once(faults, fresh, catalogue, after, address, soaking):
     """Every n of the scenario: the n-th statement fails, all the rest work, and the end is always the same.
 
-    Of PostgreSQL, whose cases take longer, every fifth; all of them in ``make soak``.
+    Of PostgreSQL, whose cases take longer, every eighth; all of them in ``make soak``.
     """
     counts, state, replayed = scenario(fresh(0), catalogue)
     assert state == replayed
     assert counts == {"served": 5, "learned": 3, "dropped": 2, "clicks": 3}
     calls = faults.calls
     assert calls > 60
-    for number in range(1, calls + 1, 1 if soaking or address.startswith("sqlite") else 5):
+    for number in range(1, calls + 1, 1 if soaking or address.startswith("sqlite") else 8):
         address = fresh(number)
         faults.calls, faults.due, faults.after = 0, number, after
         counts_now, state, replayed = scenario(address, catalogue)
