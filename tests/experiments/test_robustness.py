@@ -55,5 +55,6 @@ def test_the_command(capsys):
         main([*arguments, "--rounds", "2000", "--jobs", "1", "--json"])
     assert done.value.code == 0
     document = json.loads(capsys.readouterr().out)
-    rows = document["rows"] if isinstance(document, dict) and "rows" in document else document
-    assert "balanced" in json.dumps(rows)
+    found = [(row["environment"], row["ranker"], row["runs"], row["rounds"]) for row in document]
+    assert found == [(e, r, 2, 2000) for e in ("leader", "chain-cascade") for r in ("balanced", "random")]
+    assert document[0]["regret_mean"] < document[1]["regret_mean"]

@@ -34,7 +34,7 @@ from __future__ import annotations
 import hashlib
 import math
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple, Self
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -499,10 +499,6 @@ class Balanced(Ranker):
             if block.key in old:
                 account[b] = state.account[old[block.key]]
         self.state = state._replace(moments=moments, sums=sums, key=np.array(keys, np.int64), account=account)
-
-    @classmethod
-    def restore(cls, features: ArrayLike | Catalogue, **arguments: Any) -> Self:
-        return cls(features, **arguments)
 
     def pack(self) -> tuple[dict[str, Any], dict[str, np.ndarray[Any, Any]]]:
         arrays = dict(flatten(self.state))
