@@ -194,10 +194,12 @@ class RecurRank:
         self.K, self.design, self.elimination, self.tolerance = positions, design, elimination, tolerance
         self.delta = 1 / math.sqrt(rounds) if delta is None else delta
         self.rng = np.random.Generator(np.random.PCG64(np.random.SeedSequence(seed)))
-        order = [int(a) for a in self.rng.permutation(len(self.features))]
-        first = self.call(1, order, list(range(positions)))
-        explored = {a for a, _ in first.visits}
-        first.items = [a for a in order if a in explored] + [a for a in order if a not in explored]
+        first = self.call(1, list(range(len(self.features))), list(range(positions)))
+        leaders = [int(a) for a in self.rng.permutation([a for a, _ in first.visits])][:positions]
+        while len(leaders) < positions:
+            a = int(self.rng.integers(len(self.features)))
+            leaders += [a] if a not in leaders else []
+        first.items = leaders + [a for a in first.items if a not in leaders]
         self.blocks = [first]
 
     def call(self, phase, items, positions):
@@ -271,7 +273,7 @@ class RecurRank:
         if self.elimination == "proof":  # drop a as soon as m items are estimated 2 Delta better
             mth = sorted(value.values(), reverse=True)[m - 1]
             kept = [a for a in kept if not mth - value[a] >= width]
-        kept.sort(key=lambda a: -value[a])
+        kept.sort(key=lambda a: (-value[a], a))
         parts, part = [], []
         for i, a in enumerate(kept):
             part.append(a)

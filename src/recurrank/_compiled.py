@@ -50,6 +50,11 @@ def rare(function: F) -> F:
     return _kept(function, {**HOT, "forceinline": False})
 
 
+def apart(function: F) -> F:
+    """:func:`compiled` for long work on arrays: other threads go on meanwhile."""
+    return _kept(function, {"nogil": True})
+
+
 def _kept(function: F, options: dict[str, Any]) -> F:
     dispatcher: Any = njit(cache=True, **options)(function)
     cache_file: Any = getattr(getattr(dispatcher, "_cache", None), "_cache_file", None)

@@ -12,7 +12,8 @@ from hypothesis.extra import numpy as hnp
 from tests import naive
 
 import recurrank as rr
-from recurrank.design.optimal import caratheodory, wolfe_atwood
+from recurrank.design import optimal
+from recurrank.design.steps import caratheodory, wolfe_atwood
 
 
 def shapes():
@@ -47,7 +48,12 @@ def shapes():
 
 @pytest.mark.parametrize("name", shapes())
 @pytest.mark.parametrize("tolerance", [0.5, 0.05, 1e-4])
-def test_design_of_every_shape(name, tolerance):
+@pytest.mark.parametrize("room", [None, 50])
+def test_design_of_every_shape(name, tolerance, room, monkeypatch):
+    """With room for fifty rows in the pool, what fits into memory goes the way of what does not."""
+    if room:
+        monkeypatch.setattr(optimal, "POOL_NUMBERS", 0)
+        monkeypatch.setattr(optimal, "START_ROWS", room)
     features, rank = shapes()[name]
     design = rr.g_optimal(features, tolerance)
     rank = design.rank if rank is None else rank  # where rounding decides, any rank is right that the rest agrees with

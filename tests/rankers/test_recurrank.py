@@ -53,8 +53,8 @@ def test_agrees_with_the_literal_twin_round_by_round(design, elimination, seed):
         clicks = model.sample(slate, users)
         ranker.learn(slate, clicks)
         twin.learn(clicks)
-    assert [(b.phase, list(b.positions), b.items.tolist()) for b in ranker.blocks] == [
-        (b.phase, b.positions, b.items) for b in twin.blocks
+    assert [(b.phase, list(b.positions), b.leaders.tolist(), sorted(b.items.tolist())) for b in ranker.blocks] == [
+        (b.phase, b.positions, b.items[: len(b.positions)], sorted(b.items)) for b in twin.blocks
     ]
     assert len(ranker.history) >= 3  # the comparison went through several phases
 
@@ -66,7 +66,7 @@ def test_the_literal_rule_never_cuts_a_dense_catalogue_and_the_proofs_rule_does(
     for rule in ("proof", "literal"):
         ranker = rr.RecurRank(problem.features, positions=5, rounds=200_000, seed=0, elimination=rule)
         regret[rule] = rr.simulate(ranker, model, 200_000, seed=1).regret
-        survivors = len(ranker.blocks[-1].items)
+        survivors = ranker.blocks[-1].size
         assert survivors == 3000 if rule == "literal" else survivors < 300
     assert regret["literal"][-1] > 5 * regret["proof"][-1]
 
@@ -108,8 +108,9 @@ def test_blocks_tile_the_positions_and_slates_have_no_repeats(items, dim, seed, 
     everything = [a for block in blocks for a in block.items]
     assert len(set(everything)) == len(everything) <= items
     for block in blocks:
-        assert len(block.items) >= block.width
-        assert len(block.items) == block.width or block is blocks[-1]
+        assert len(block.items) == block.size >= block.width
+        assert block.size == block.width or block is blocks[-1]
+        assert block.items[: block.width].tolist() == block.leaders.tolist()
         assert 0 <= block.progress <= 1
         assert set(block.explored) <= set(block.items.tolist())
     slate = ranker.rank()
@@ -127,19 +128,22 @@ def test_blocks_tile_the_positions_and_slates_have_no_repeats(items, dim, seed, 
 def test_split_keeps_what_it_must(estimates, share, precision, rule):
     values = np.array(estimates)
     width = max(1, int(share * len(values)))
-    parts = split(values, width, precision, rule)
-    kept = np.concatenate(parts)
-    falling = values[kept]
-    assert (np.diff(falling) <= 0).all()
-    assert len(kept) >= width  # the best m are always there
-    assert set(kept[:width]) <= set(np.flatnonzero(values >= np.sort(values)[::-1][width - 1]))
-    for above, below in itertools.pairwise(parts):
-        assert values[above[-1]] - values[below[0]] >= 2 * precision
-    for part in parts:
-        assert (values[part][:-1] - values[part][1:] < 2 * precision).all()
+    order = np.argsort(-values, kind="stable")
+    parts = split(values, order[:width], precision, rule)
+    assert np.concatenate([leaders for leaders, _ in parts]).tolist() == order[:width].tolist()  # the best m, in order
+    kept = np.concatenate([members for _, members in parts])
+    assert len(set(kept)) == len(kept) >= width
+    for leaders, members in parts:
+        assert set(leaders) <= set(members)
+        assert (np.diff(members) > 0).all()  # by their place
+        falling = np.sort(values[members])[::-1]
+        assert (falling[:-1] - falling[1:] < 2 * precision).all()
+    for (_, above), (_, below) in itertools.pairwise(parts):
+        assert values[above].min() - values[below].max() >= 2 * precision
     if rule == "proof":
-        assert falling[width - 1] - falling[-1] < 2 * precision
-    assert sum(len(part) for part in parts[:-1]) < width  # every part has a position
+        worst_shown = values[order[width - 1]]
+        assert sorted(kept) == np.flatnonzero(worst_shown - values < 2 * precision).tolist()
+    assert sum(len(members) for _, members in parts[:-1]) < width  # every part has a position
 
 
 def test_a_lost_answer_costs_only_time():

@@ -1,4 +1,4 @@
-"""A basis of a catalogue's span made of its own rows, and scans of leverages in it.
+"""A basis of a catalogue's span made of its own rows, in which leverages are computed.
 
 Leverages do not change under an invertible change of coordinates, so one may be chosen in which nothing is lost to
 rounding: r independent rows become the unit vectors. Then neither the scale of the features (1e-6 or 1e6, or both in
@@ -13,7 +13,7 @@ import numpy as np
 import scipy.linalg
 
 from recurrank._arrays import Floats, Ints
-from recurrank.design.scan import Rows, column_scales
+from recurrank.design.scan import Lens, Rows, column_scales
 
 START_ROWS = 2000
 """Rows drawn to start from: enough to span, and to have some of the extremes."""
@@ -40,35 +40,30 @@ class Basis(NamedTuple):
         return self._replace(to_coordinates=self.to_coordinates @ change)
 
 
-class Scan(NamedTuple):
-    """The leverages of all rows under one Q, and Q itself in the basis: bounds for every later Q."""
-
-    lever: Floats
-    moments: Floats
-
-
-def start(rows: Rows) -> Ints:
-    """Rows to begin with: a fixed pseudo-random choice, or all of a short catalogue."""
-    count = len(rows)
-    if count <= START_ROWS:
+def start(count: int, most: int = START_ROWS) -> Ints:
+    """Which of so many rows to begin with: a fixed pseudo-random choice, or all of a few."""
+    if count <= most:
         return np.arange(count)
-    return np.sort(np.random.default_rng(0).choice(count, START_ROWS, replace=False))
+    return np.sort(np.random.default_rng(0).choice(count, most, replace=False))
 
 
 def scales_of(rows: Rows) -> Floats:
     """Column scales without zeros; ValueError when every feature of every row is zero or one is not finite."""
-    scales = column_scales(rows)
-    scales[scales < SMALLEST_SCALE] = 0.0
+    return without_zeros(column_scales(rows))
+
+
+def without_zeros(scales: Floats) -> Floats:
+    """1 for a column of zeros; ValueError when all are."""
+    scales = np.where(scales < SMALLEST_SCALE, 0.0, scales)
     if not scales.any():
         raise ValueError("features: every feature of every item is zero; at least one direction to differ in is needed")
-    scales[scales == 0] = 1.0
-    return scales
+    return np.where(scales == 0, 1.0, scales)
 
 
-def basis_of(rows: Rows, sample: Ints, scales: Floats) -> tuple[Basis, Ints]:
-    """A basis of the sampled rows' span, and which of the sample it is made of."""
-    slack = 3e-6 if rows.features.dtype == np.float32 else 1e-9
-    scaled = rows.take(sample) / scales
+def basis_of(rows: Floats, scales: Floats, precise: bool) -> tuple[Basis, Ints]:
+    """A basis of the rows' span, and which of them it is made of; ``precise`` if they have the digits of float64."""
+    slack = 1e-9 if precise else 3e-6
+    scaled = rows / scales
     lengths = np.linalg.norm(scaled, axis=1)
     unit = scaled / np.where(lengths > 0, lengths, 1.0)[:, None]
     # Pivoted QR of unit rows: |R_jj| is how far the j-th choice sticks out of the span of those before.
@@ -86,9 +81,9 @@ def rebase(points: Floats) -> tuple[Floats, Ints]:
     return inverse(points[chosen]), chosen
 
 
-def enlarged(rows: Rows, basis: Basis, sample: Ints) -> tuple[Basis, Ints]:
-    """A basis of the sample's larger span; if it is no larger, the old one, which then lets more pass for rounding."""
-    larger, first = basis_of(rows, sample, basis.scales)
+def enlarged(basis: Basis, rows: Floats, precise: bool) -> tuple[Basis, Ints]:
+    """A basis of the rows' larger span; if it is no larger, the old one, which then lets more pass for rounding."""
+    larger, first = basis_of(rows, basis.scales, precise)
     if larger.rank > basis.rank:
         return larger, first
     return basis._replace(slack=4 * basis.slack), first[:0]
@@ -104,25 +99,6 @@ def root(matrix: Floats) -> Floats:
     return np.asarray(np.linalg.cholesky((matrix + matrix.T) / 2), dtype=np.float64)
 
 
-def scan(rows: Rows, basis: Basis, precision: Floats) -> tuple[Scan, Ints]:
-    """Leverages of all rows under Q^-1 = precision, and the rows (the furthest first) off the basis's span."""
-    rank = basis.rank
-    matrix = np.hstack([basis.to_coordinates @ root(precision), basis.complement])
-    lever = np.empty(len(rows))
-    outside: list[Ints] = []
-    ratios: list[Floats] = []
-    for part, chunk in rows.chunks():
-        image = chunk @ matrix
-        inner = image[:, :rank]
-        np.einsum("ij,ij->i", inner, inner, out=lever[part])
-        if rank < rows.dim:
-            rest = image[:, rank:]
-            off = np.einsum("ij,ij->i", rest, rest)
-            length = ((chunk / basis.scales) ** 2).sum(axis=1)
-            far = np.flatnonzero(off > basis.slack**2 * length)
-            outside.append(far + part.start)
-            ratios.append(off[far] / length[far])
-    missed = np.concatenate(outside) if outside else np.empty(0, np.int64)
-    if len(missed):
-        missed = missed[np.argsort(-np.concatenate(ratios), kind="stable")[: 4 * rows.dim]]
-    return Scan(lever, inverse(precision)), missed
+def lens(basis: Basis, precision: Floats) -> Lens:
+    """What a pass over rows needs in order to see leverages under Q^-1 = precision, and rows off the basis's span."""
+    return Lens(basis.to_coordinates @ root(precision), basis.complement, basis.scales, basis.slack)

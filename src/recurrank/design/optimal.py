@@ -16,14 +16,19 @@ supporting row of smallest leverage, whichever is further from r, by the exact b
 | x' Q^+ x     | leverage, ``lever``                                             |
 | d            | r, the rank of the rows (deviations.md, "rank for dimension")   |
 
-What makes it fast is what it does not read. Only a few thousand *active* rows take part in the iterations. A
-full scan of the catalogue finds the violators and certifies the end; after one, most rows never have to be read
-again, because leverages cannot grow by more than the factor
+What makes it fast is what it does not read. A few hundred *active* rows take part in the iterations; a *pool* of some ten
+thousand, in memory, gives them their violators; and the whole catalogue is read only to fill the pool with the rows of
+largest leverage. One pass starts (column scales, and a sample as the first pool). Each further pass finds the largest
+leverage of all, which often ends it, and the rows that exceed the tolerance, for the next pool. Two facts save passes
+and rows:
 
-    rho = lambda_max(Q_scan Q_now^-1),      so      x' Q_now^+ x  <=  rho * x' Q_scan^+ x,
+- leverages cannot grow by more than the factor rho = lambda_max(Q_scan Q_now^-1), so x' Q_now^+ x <= rho x' Q_scan^+ x:
+  if rho times the largest leverage outside of the pool stays below the largest inside, the pool's is the exact maximum;
+- Harman and Pronzato (2007): a row whose leverage is below a bound that depends on the largest leverage alone supports
+  no optimal design, so that it has no place in the pool.
 
-and a row whose bound stays below the largest leverage already known can hold no violator. The value that is
-returned is still the exact maximum over all rows.
+A catalogue is whatever can be begun and scanned (``Source``): an array or a file (``scan.Rows``), or the partitions of a
+cluster (``cluster.py``). The value that is returned is the exact maximum over all rows.
 
 All of it happens in a basis made of r of the rows themselves (``basis.py``), so that neither the scale of the
 features nor a row far from all others costs accuracy.
@@ -31,19 +36,18 @@ features nor a row far from all others costs accuracy.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import numpy as np
-import scipy.linalg
 from numpy.typing import ArrayLike
 
-from recurrank._arrays import Bools, Floats, Ints, as_features, as_number
-from recurrank.design.basis import LARGEST_COORDINATE, Scan, basis_of, enlarged, rebase, root, scales_of, scan, start
-from recurrank.design.basis import inverse as invert
-from recurrank.design.scan import Rows
+from recurrank._arrays import Floats, Ints, as_features, as_number
+from recurrank.design.basis import START_ROWS, lens, start, without_zeros
+from recurrank.design.pool import Pool
+from recurrank.design.scan import Found, Lens, Rows, one_thread
 
-MOST_VIOLATORS = 1500
-"""Violators added after a scan: iterations cost time in proportion to the active rows."""
+POOL_NUMBERS = 1 << 20
+"""Of the pool: 8 MB of float64."""
 SMALLEST_TOLERANCE = 1e-6
 
 
@@ -78,173 +82,60 @@ def g_optimal(features: ArrayLike, tolerance: float = 0.05) -> Design:
     return optimal_design(Rows(as_features(features)), tolerance)
 
 
-def optimal_design(rows: Rows, tolerance: float) -> Design:
-    """:func:`g_optimal` for a view of a catalogue's rows; the support counts places in that view."""
-    scales = scales_of(rows)
-    active = start(rows)
-    basis, first = basis_of(rows, active, scales)
-    weights = _equal_weights(len(active), first)
-    last: Scan | None = None
-    scans = 0
-    precision = tolerance / 4  # of the active rows' own problem, so that the next scan may be the last
-    while True:
-        points = rows.take(active) @ basis.to_coordinates
-        if np.abs(points).max() > LARGEST_COORDINATE:
-            change, chosen = rebase(points)
-            points, basis = points @ change, basis.changed(change)
-            weights /= 2  # some weight on the new unit vectors keeps Q far from singular
-            weights[chosen] += 0.5 / basis.rank
-            last = last and last._replace(moments=change.T @ last.moments @ change)
-        inverse = _solve(points, weights, precision)
-        lever = _levers(points, inverse)
-        known = float(lever.max())
+class Source(Protocol):
+    """A catalogue, as a design sees it."""
 
-        # Which rows could be above what is known? All of them, unless the last scan bounds them well.
-        places = None if last is None else _doubtful(last, inverse, known)
-        if places is None or 3 * len(places) > len(rows):
-            last, outside = scan(rows, basis, inverse)
-            scans += 1
-            if len(outside):  # a direction that the active rows miss: start again in the larger span
-                wider = np.concatenate([active[weights > 0], outside])
-                basis, first = enlarged(rows, basis, wider)
-                if len(first):
-                    active, weights = wider, _equal_weights(len(wider), first)
-                last = None
-                continue
-            places, found = None, last.lever
-        else:
-            found = _levers(rows.take(places) @ basis.to_coordinates, inverse)
+    def __len__(self) -> int: ...
 
-        value = max(known, float(found.max(initial=0.0)))
-        limit = basis.rank * (1 + tolerance)
-        if value <= limit:
-            break
-        worst = _largest(found, limit, MOST_VIOLATORS)
-        worst = worst if places is None else places[worst]
-        if np.isin(worst, active).all():  # the active rows' own problem is the bottleneck
-            precision /= 2
-        kept = _keep(lever, weights, basis.rank)
-        fresh = np.setdiff1d(worst, active[kept])
-        active = np.concatenate([active[kept], fresh])
-        weights = np.concatenate([weights[kept], np.zeros(len(fresh))])
+    @property
+    def dim(self) -> int:
+        """How many features a row has."""
 
-    held = weights > 0
-    support, weights = active[held], caratheodory(points[held], weights[held])
-    if not weights.all():  # fewer rows, the same Q up to a factor of at least 1: certify what is returned
-        support, weights = support[weights > 0], weights[weights > 0]
-        points = rows.take(support) @ basis.to_coordinates
-        value = float(scan(rows, basis, invert((points.T * weights) @ points))[0].lever.max())
+    @property
+    def precise(self) -> bool:
+        """Whether features have the digits of float64."""
+
+    def begin(self, which: Ints) -> tuple[Floats, Floats]:
+        """The largest absolute value of each column, and the chosen rows."""
+
+    def scan(self, lens: Lens, most: int) -> Found:
+        """What a pass over all rows finds."""
+
+
+@one_thread()
+def optimal_design(source: Source, tolerance: float) -> Design:
+    """:func:`g_optimal` for a view of a catalogue's rows, or a cluster's; the support counts places in it."""
+    most = max(START_ROWS, POOL_NUMBERS // source.dim)
+    sample = start(len(source), most)
+    scales, rows = source.begin(sample)
+    pool = Pool(sample, rows, without_zeros(scales), source.precise)
+    if len(sample) == len(source):  # all of it is in memory
+        pool.balance(tolerance)
+        value, scans = pool.known, 1
+    else:
+        value, scans = _certify(source, pool, tolerance, most)
+    if pool.thin():
+        value = pool.known
+    held = np.flatnonzero(pool.weights)
+    held = held[np.argsort(pool.places[held])]
+    return Design(pool.places[held].astype(np.int64), pool.weights[held], value, pool.rank, scans)
+
+
+def _certify(source: Source, pool: Pool, tolerance: float, most: int) -> tuple[float, int]:
+    """Let the pool follow the passes until no row at all exceeds the tolerance: the largest leverage, how many passes."""
+    better = tolerance / 2  # than what is asked for, so that the next pass may be the last
+    pool.balance(better)
+    bound, scans = np.inf, 0
+    while bound > pool.known:
+        found = source.scan(lens(pool.basis, pool.inverse), most)
         scans += 1
-    order = np.argsort(support)
-    return Design(support[order].astype(np.int64), weights[order], value, basis.rank, scans)
-
-
-def _equal_weights(count: int, first: Ints) -> Floats:
-    weights = np.zeros(count)
-    weights[first] = 1.0 / len(first)
-    return weights
-
-
-def _doubtful(last: Scan, inverse: Floats, known: float) -> Ints:
-    """The rows whose leverage may exceed ``known`` under Q^-1 = inverse, by the bound rho of this file's top."""
-    factor = root(inverse)
-    rho = float(np.linalg.eigvalsh(factor.T @ last.moments @ factor)[-1])
-    return np.flatnonzero(last.lever * (rho * (1 + 1e-9)) > known)
-
-
-def _levers(points: Floats, inverse: Floats) -> Floats:
-    out: Floats = np.einsum("ij,ij->i", points @ inverse, points)
-    return out
-
-
-def _keep(lever: Floats, weights: Floats, rank: int) -> Bools:
-    """Which active rows to keep: Harman and Pronzato (2007) prove that others support no optimal design of them.
-
-    With epsilon = max leverage / r - 1, a supporting row has leverage at least
-    r (1 + epsilon/2 - sqrt(epsilon (4 + epsilon - 4/r)) / 2).
-    """
-    epsilon = max(float(lever.max()) / rank - 1, 0.0)
-    bound = rank * (1 + epsilon / 2 - np.sqrt(epsilon * (4 + epsilon - 4 / rank)) / 2)
-    keep: Bools = (weights > 0) | (lever >= bound * (1 - 1e-9))
-    return keep
-
-
-def _largest(values: Floats, limit: float, most: int) -> Ints:
-    """The places of the largest values above the limit, at most so many."""
-    over = np.flatnonzero(values > limit)
-    if len(over) > most:
-        over = over[np.argpartition(-values[over], most)[:most]]
-    return over
-
-
-def _solve(points: Floats, weights: Floats, tolerance: float) -> Floats:
-    """Optimise the weights of the active points in place; returns Q^-1 in their coordinates."""
-    rank = points.shape[1]
-    if rank == 1:  # the longest row takes all
-        weights[:] = 0.0
-        longest = int(np.argmax(np.abs(points[:, 0])))
-        weights[longest] = 1.0
-        return np.array([[points[longest, 0] ** -2.0]])
-    # Rank-one updates lose a digit or two in some hundred steps; then Q^-1 is computed anew.
-    for _ in range(2000):
-        inverse = invert((points.T * weights) @ points)
-        if wolfe_atwood(points, weights, inverse, tolerance, 300):
+        then, missed = pool.support(), len(found.outside) > 0
+        value = float(found.lever[0])
+        pool.admit(found)
+        if not missed and value <= pool.rank * (1 + tolerance):
+            pool.known = value
             break
-    return invert((points.T * weights) @ points)
-
-
-def wolfe_atwood(points: Floats, weights: Floats, inverse: Floats, tolerance: float, steps: int) -> bool:
-    """Up to ``steps`` Wolfe-Atwood steps from ``weights`` with Q^-1 = ``inverse``, both changed in place.
-
-    True once every leverage is at most r (1 + tolerance) and every supporting one at least r (1 - tolerance).
-    """
-    rank = points.shape[1]
-    lever = _levers(points, inverse)
-    for _ in range(steps):
-        held = np.flatnonzero(weights)
-        high, low = int(lever.argmax()), int(held[lever[held].argmin()])
-        if lever[high] <= rank * (1 + tolerance) and lever[low] >= rank * (1 - tolerance):
-            return True
-        # The best step along e_j - pi: lambda = (g/r - 1) / (g - 1), g the leverage of j (Todd, section 3.2).
-        if lever[high] - rank >= rank - lever[low]:
-            j = high
-            step = (lever[j] / rank - 1) / (lever[j] - 1)
-        else:  # away from j, at most until its weight is gone
-            j = low
-            step = -weights[j] / (1 - weights[j])
-            if lever[j] > 1:
-                step = max(step, (lever[j] / rank - 1) / (lever[j] - 1))
-        gone = step <= -weights[j] / (1 - weights[j])
-        direction = inverse @ points[j]
-        # Q+ = (1 - step) Q + step x x'; Sherman-Morrison for its inverse and for every leverage.
-        ratio = step / (1 - step + step * lever[j])
-        lever -= ratio * (points @ direction) ** 2
-        lever /= 1 - step
-        inverse -= ratio * np.outer(direction, direction)
-        inverse /= 1 - step
-        weights *= 1 - step
-        weights[j] = 0.0 if gone else weights[j] + step
-    return False
-
-
-def caratheodory(points: Floats, weights: Floats) -> Floats:
-    """The same weights, or fewer of them on at most r(r+1)/2 points with no larger leverage anywhere.
-
-    More points than that have dependent x x': some v has sum v_i x_i x_i' = 0, and with the sign for which
-    sum v_i <= 0, weights + t v keep Q while their sum falls, until one of them is gone. Scaled back to sum 1, Q grows.
-    """
-    weights = weights / weights.sum()
-    rank = points.shape[1]
-    upper = np.triu_indices(rank)
-    while (weights > 0).sum() > rank * (rank + 1) // 2:
-        held = np.flatnonzero(weights > 0)[: rank * (rank + 1) // 2 + 1]
-        squares = points[held][:, upper[0]] * points[held][:, upper[1]]
-        null = scipy.linalg.svd(squares.T)[2][-1]
-        if null.sum() > 0:
-            null = -null
-        falling = null < 0
-        limits = weights[held][falling] / -null[falling]
-        weights[held] = np.maximum(weights[held] + limits.min() * null, 0.0)
-        weights[held[falling][np.argmin(limits)]] = 0.0
-        weights /= weights.sum()
-    return weights
+        pool.balance(better)
+        # x' Q_now^+ x <= rho x' Q_scan^+ x, with Q_scan that of the pass
+        bound = np.inf if missed else found.rest * pool.growth(*then)
+    return pool.known, scans

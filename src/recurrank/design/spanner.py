@@ -25,9 +25,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from recurrank._arrays import Bools, Floats, as_features, as_seed
-from recurrank.design.basis import Basis, basis_of, enlarged, inverse, rebase, root, scales_of, scan, start
+from recurrank.design.basis import Basis, basis_of, enlarged, inverse, lens, rebase, root, start, without_zeros
 from recurrank.design.optimal import Design
-from recurrank.design.scan import Rows, leverages
+from recurrank.design.scan import Rows, leverages, one_thread
 
 
 def volumetric_spanner(features: ArrayLike, seed: int | np.random.Generator = 0) -> Design:
@@ -43,6 +43,7 @@ def volumetric_spanner(features: ArrayLike, seed: int | np.random.Generator = 0)
     return spanner_design(Rows(as_features(features)), rng)
 
 
+@one_thread()
 def spanner_design(rows: Rows, rng: np.random.Generator) -> Design:
     """:func:`volumetric_spanner` for a view of a catalogue's rows; the support counts places in that view."""
     basis = _spanning_basis(rows)
@@ -63,7 +64,7 @@ def spanner_design(rows: Rows, rng: np.random.Generator) -> Design:
     points = rows.take(chosen) @ basis.to_coordinates
     change, _ = rebase(points)
     points, basis = points @ change, basis.changed(change)
-    value = float(scan(rows, basis, inverse(points.T @ points / len(chosen)))[0].lever.max())
+    value = float(rows.scan(lens(basis, inverse(points.T @ points / len(chosen))), 1).lever[0])
     if value > len(chosen) * (1 + 1e-6):  # Appendix B, checked on every call
         raise ArithmeticError(f"spanner of {len(chosen)} rows has a leverage of {value}: features too close to dependent")
     return Design(chosen, weights, value, basis.rank, 1)
@@ -71,16 +72,16 @@ def spanner_design(rows: Rows, rng: np.random.Generator) -> Design:
 
 def _spanning_basis(rows: Rows) -> Basis:
     """A basis of the span of all rows."""
-    sample = start(rows)
-    basis, first = basis_of(rows, sample, scales_of(rows))
+    held = rows.take(start(len(rows)))
+    basis, first = basis_of(held, without_zeros(rows.scales()), rows.precise)
     while basis.rank < rows.dim:
-        outside = scan(rows, basis, np.eye(basis.rank))[1]
+        outside = rows.scan(lens(basis, np.eye(basis.rank)), 1).outside_rows
         if not len(outside):
             break
-        wider = np.concatenate([sample[first], outside])
-        basis, found = enlarged(rows, basis, wider)
+        wider = np.concatenate([held[first], outside])
+        basis, found = enlarged(basis, wider, rows.precise)
         if len(found):
-            sample, first = wider, found
+            held, first = wider, found
     return basis
 
 

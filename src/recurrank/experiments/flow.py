@@ -34,7 +34,7 @@ def flow_of(ranker: RecurRank) -> list[Box]:
     """All blocks of a ranker, finished and open, in the order of opening."""
     boxes = [
         Box(b.id, b.phase, b.first + 1, b.first + b.width, b.items, b.parent, b.opened, b.closed) for b in ranker.history
-    ] + [Box(b.id, b.phase, b.first + 1, b.first + b.width, len(b.items), b.parent, b.opened, None) for b in ranker.blocks]
+    ] + [Box(b.id, b.phase, b.first + 1, b.first + b.width, b.size, b.parent, b.opened, None) for b in ranker.blocks]
     return sorted(boxes, key=lambda box: box.id)
 
 

@@ -532,8 +532,9 @@ def _coordinates(catalogue: Catalogue) -> tuple[Floats, Ints]:
     """
     rows = Rows(catalogue.features)
     design = optimal_design(rows, 0.1)
-    basis, _ = basis_of(rows, design.support, catalogue.scales)
-    change, _ = rebase(rows.take(design.support) @ basis.to_coordinates)
+    support = rows.take(design.support)
+    basis, _ = basis_of(support, catalogue.scales, rows.precise)
+    change, _ = rebase(support @ basis.to_coordinates)
     map_ = basis.to_coordinates @ change
     points = rows.take(design.support) @ map_
     root = np.linalg.cholesky((points * design.weights[:, None]).T @ points)

@@ -9,7 +9,7 @@ its first position), drops and orders them, splits where estimates are far apart
 |--------------------------------|------------------------------------------------------------------------|
 | ell, Delta_ell = 2^-ell        | ``phase``, ``_precision(phase)``                                       |
 | delta_ell                      | ``delta / (2 K ell (ell + 1))``, so that sum_ell 2 K delta_ell = delta |
-| A = (a_1, a_2, ...)            | ``Block.items``; its first m are ``State.leaders``                     |
+| A = (a_1, a_2, ...)            | ``Block.leaders``, its first m in order, and ``Block.members``, the set |
 | K = (k, ..., k + m - 1)        | ``Block.first`` (from 0) and ``Block.width``                           |
 | pi, and d in T(a)              | the design's ``weights``, and ``value`` (its largest leverage, D)      |
 | T(a)                           | ``Block.visits``; ``State.short`` is what is left of it                |
@@ -28,19 +28,19 @@ from __future__ import annotations
 
 import hashlib
 import math
-from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from recurrank._arrays import Bools, Floats, Ints, as_number
-from recurrank._compiled import hot
+from recurrank._compiled import apart, hot
 from recurrank.catalogue import Catalogue
-from recurrank.design.basis import basis_of, rebase
-from recurrank.design.optimal import Design, optimal_design
-from recurrank.design.scan import Rows, products
+from recurrank.design.basis import SMALLEST_SCALE, basis_of, rebase
+from recurrank.design.optimal import optimal_design
+from recurrank.design.scan import Best, Rows, one_thread, products
 from recurrank.design.spanner import spanner_design
+from recurrank.rankers.blocks import Block, ClosedBlock, packed, unpacked
 from recurrank.rankers.ranker import Buffer, Feedback, Ranker, Seed, flatten, register
 
 ESTIMATE_DECIMALS = 10
@@ -190,58 +190,6 @@ def drop(state: State, slate: Buffer) -> None:
             _answered(state, b, state.block[b, START] + marks[i, 1])
 
 
-@dataclass
-class Block:
-    """One call of Algorithm 1: a run of neighbouring positions, and the items that compete for them.
-
-    Attributes:
-        id: its number, in the order of opening.
-        key: what slates call it; see :class:`State`.
-        phase: ell.
-        first: its first position, counted from 0.
-        width: m, how many positions it has.
-        items: the items in order, best-known first, as places in the catalogue.
-        explored: the items that it tries at its first position.
-        visits: T(a), how many answers it wants of each of these.
-        parent: the id of the block it came from, -1 for the first.
-        opened: how many slates had been served when it opened.
-        progress: the share of the wanted answers that have come, from 0 to 1; 1 when it explores nothing.
-
-    """
-
-    id: int
-    key: int
-    phase: int
-    first: int
-    width: int
-    items: NDArray[np.int32]
-    explored: Ints
-    visits: Ints
-    parent: int
-    opened: int
-    progress: float = 0.0
-
-    @property
-    def positions(self) -> range:
-        """Its positions, counted from 0."""
-        return range(self.first, self.first + self.width)
-
-
-@dataclass(frozen=True)
-class ClosedBlock:
-    """What is remembered of a finished block: enough to draw the paper's Figure 1 and to check its lemmas."""
-
-    id: int
-    phase: int
-    first: int
-    width: int
-    items: int
-    parent: int
-    opened: int
-    closed: int
-    theta: Floats = field(repr=False)
-
-
 class RecurRank(Ranker):
     """Rank a catalogue with features, learning from clicks under an unknown click model.
 
@@ -290,12 +238,10 @@ class RecurRank(Ranker):
         tolerance: float = 0.05,
     ) -> None:
         self._settings(features, positions, rounds, seed, delta, design, elimination, tolerance)
-        # "started by calling RecurRank(1, L, (1, ..., K)) where the order of L is random"
-        order = self.rng.permutation(len(self.catalogue)).astype(np.int32)
-        block = self._open(0, 1, 0, self.positions, order, parent=None)
-        # It may be any order: a first slate of explored items, which differ as much as items can, is no bad luck.
-        known = np.isin(order, block.explored)
-        block.items = np.concatenate([order[known], order[~known]])
+        # "started by calling RecurRank(1, L, (1, ..., K)) where the order of L is random". Only its first K places matter,
+        # and it may be any order: a first slate of explored items, which differ as much as items can, is no bad luck.
+        explored, visits = self._design(None, len(self.catalogue), 1)
+        block = self._open(0, 1, 0, self._some(explored), None, (explored, visits), parent=None)
         self._blocks: list[Block] = [block]
         self._next_id = 1
         self.state = self._assemble(self._blocks, {}, Feedback(0, 0, 0))
@@ -358,50 +304,80 @@ class RecurRank(Ranker):
         self._blocks, self._next_id, self.state, self.due = after, fresh, state, False
         self.history += closed
 
-    def _open(self, identity: int, phase: int, first: int, width: int, items: NDArray[np.int32], parent: Block | None) -> Block:
-        """Lines 1-3: a design on the items, and how often each is to be tried."""
-        explored, visits = np.empty(0, np.int64), np.empty(0, np.int64)
-        design = self._design(items)
-        if design is not None:
-            # T(a) = ceil( D pi(a) / (2 Delta^2) log(|A| / delta_ell) ), delta_ell = delta / (2 K ell (ell + 1))
-            delta = self.delta / (2 * self.positions * phase * (phase + 1))
-            size = design.value if self.design == "optimal" else design.rank  # deviations.md, "the spanner's visits"
-            wanted = size * design.weights / (2 * _precision(phase) ** 2) * math.log(len(items) / delta)
-            often = np.argsort(-wanted, kind="stable")  # the most wanted first: the draw finds them first
-            explored = design.support[often]
-            visits = np.ceil(np.minimum(wanted[often], 2.0**52)).astype(np.int64)
-        above = (-1, 0) if parent is None else (parent.id, parent.key)
-        what = repr((phase, first, width, above[1])).encode() + items.tobytes()
-        key = int.from_bytes(hashlib.blake2b(what, digest_size=8).digest(), "big") >> 1  # not negative: -1 ends the marks
-        return Block(identity, key, phase, first, width, items, explored, visits, above[0], self.served)
+    def _some(self, explored: Ints) -> Ints:
+        """K items in random order, explored ones as far as there are so many."""
+        chosen = [int(item) for item in self.rng.permutation(explored)[: self.positions]]
+        while len(chosen) < self.positions:
+            item = int(self.rng.integers(len(self.catalogue)))
+            if item not in chosen:
+                chosen.append(item)
+        return np.array(chosen, np.int64)
 
-    def _design(self, items: NDArray[np.int32]) -> Design | None:
-        """Where a block explores, its support as items; None where there is nothing to find out (one item, or all zero)."""
-        if len(items) == 1:
-            return None
-        order = np.sort(items)
-        everything = len(items) == len(self.catalogue)  # then the catalogue is read in place, without an index
-        rows = Rows(self.catalogue.features, None if everything else order)
-        if not any(chunk.any() for _, chunk in rows.chunks()):
-            return None
+    def _open(
+        self,
+        identity: int,
+        phase: int,
+        first: int,
+        leaders: Ints,
+        members: NDArray[np.int32] | None,
+        plan: tuple[Ints, Ints],
+        parent: Block | None,
+    ) -> Block:
+        """A block with this plan of what to try, and how often."""
+        size = len(self.catalogue) if members is None else len(members)
+        above = (-1, 0) if parent is None else (parent.id, parent.key)
+        digest = hashlib.blake2b(repr((phase, first, above[1])).encode() + leaders.tobytes(), digest_size=8)
+        if members is not None:
+            digest.update(members.data)
+        key = int.from_bytes(digest.digest(), "big") >> 1  # not negative: -1 ends the marks
+        return Block(identity, key, phase, first, len(leaders), leaders, members, size, *plan, above[0], self.served)
+
+    def _design(self, members: NDArray[np.int32] | None, size: int, phase: int) -> tuple[Ints, Ints]:
+        """Lines 1-3: a design on the items, which of them to try and how often; nothing where there is nothing to find out."""
+        nothing = np.empty(0, np.int64), np.empty(0, np.int64)
+        rows = self._rows(members)
+        if size == 1 or not (rows.scales() >= SMALLEST_SCALE).any():
+            return nothing
         design = optimal_design(rows, self.tolerance) if self.design == "optimal" else spanner_design(rows, self.rng)
-        return design._replace(support=order[design.support].astype(np.int64))
+        # T(a) = ceil( D pi(a) / (2 Delta^2) log(|A| / delta_ell) ), delta_ell = delta / (2 K ell (ell + 1))
+        delta = self.delta / (2 * self.positions * phase * (phase + 1))
+        value = design.value if self.design == "optimal" else design.rank  # deviations.md, "the spanner's visits"
+        wanted = value * design.weights / (2 * _precision(phase) ** 2) * math.log(size / delta)
+        often = np.argsort(-wanted, kind="stable")  # the most wanted first: the draw finds them first
+        places = design.support[often]
+        explored = places if members is None else members[places].astype(np.int64)
+        return explored, np.ceil(np.minimum(wanted[often], 2.0**52)).astype(np.int64)
+
+    def _rows(self, members: NDArray[np.int32] | None) -> Rows:
+        """The features of a block's items; the whole catalogue is read in place."""
+        return Rows(self.catalogue.features, members, self.catalogue.scales if members is None else None)
 
     def _split(self, block: Block, clicks: Ints, fresh: int) -> tuple[ClosedBlock, list[Block]]:
         """Lines 5-8: estimate, order, eliminate, cut, and open the parts that have positions, numbered from ``fresh``."""
-        theta = self._estimate(block, clicks)
-        # Rounded, so that what is equal but for the last bits is equal, and the same on every machine.
-        estimates = products(Rows(self.catalogue.features, block.items), theta).round(ESTIMATE_DECIMALS)
-        parts = split(estimates, block.width, _precision(block.phase), self.elimination)
-        of_block = (block.id, block.phase, block.first, block.width, len(block.items), block.parent, block.opened)
+        theta, parts = self._judge(block, clicks)
+        of_block = (block.id, block.phase, block.first, block.width, block.size, block.parent, block.opened)
         opened: list[Block] = []
-        first, stop = block.first, block.first + block.width
-        for part in parts:
-            width = min(len(part), stop - first)
-            opened.append(self._open(fresh + len(opened), block.phase + 1, first, width, block.items[part], block))
-            first += width
+        first, phase = block.first, block.phase + 1
+        for leaders, members in parts:
+            size = len(self.catalogue) if members is None else len(members)
+            plan = self._design(members, size, phase)
+            opened.append(self._open(fresh + len(opened), phase, first, leaders, members, plan, block))
+            first += len(leaders)
         return ClosedBlock(*of_block, closed=self.served, theta=theta), opened
 
+    def _judge(self, block: Block, clicks: Ints) -> tuple[Floats, list[tuple[Ints, NDArray[np.int32] | None]]]:
+        """Lines 5-8 up to the recursion: theta_hat, and each part's leaders and members."""
+        theta = self._estimate(block, clicks)
+        best = Best(block.width)
+        # Rounded, so that what is equal but for the last bits is equal, and the same on every machine.
+        estimates = products(self._rows(block.members), theta, ESTIMATE_DECIMALS, best)
+        parts = split(estimates, best.found()[0], _precision(block.phase), self.elimination)
+        if block.members is not None:
+            parts = [(block.members[leaders].astype(np.int64), block.members[places]) for leaders, places in parts]
+        everything = len(self.catalogue)
+        return theta, [(leaders, None if len(places) == everything else places) for leaders, places in parts]
+
+    @one_thread()
     def _estimate(self, block: Block, clicks: Ints) -> Floats:
         """Line 5: theta_hat = V^+ S with V = sum T(a) a a', S = sum clicks(a) a, as least squares on sqrt(T(a)) a.
 
@@ -409,8 +385,9 @@ class RecurRank(Ranker):
         one in which the design was judged, so that an item far from all others costs no digits.
         """
         catalogue = Rows(self.catalogue.features)
-        basis, _ = basis_of(catalogue, block.explored, self.catalogue.scales)
-        points = catalogue.take(block.explored) @ basis.to_coordinates
+        explored = catalogue.take(block.explored)
+        basis, _ = basis_of(explored, self.catalogue.scales, catalogue.precise)
+        points = explored @ basis.to_coordinates
         change, _ = rebase(points)
         root = np.sqrt(block.visits)
         solution = np.linalg.lstsq((points @ change) * root[:, None], clicks / root, rcond=None)[0]
@@ -431,7 +408,7 @@ class RecurRank(Ranker):
         short, out, clicks = (np.concatenate([column[i] for column in columns]) for i in range(3))
         left = np.maximum(short - out, 0)
         return State(
-            leaders=np.concatenate([block.items[: block.width] for block in blocks]).astype(np.int64),
+            leaders=np.concatenate([block.leaders for block in blocks]),
             block=table,
             explored=np.concatenate([block.explored for block in blocks]),
             short=short,
@@ -453,6 +430,7 @@ class RecurRank(Ranker):
         arrays = dict(flatten(self.state))
         for block in self._blocks:
             arrays |= {f"{name}.{block.id}": getattr(block, name) for name in _BLOCK_ARRAYS}
+            arrays[f"members.{block.id}"] = packed(block.members, len(self.catalogue))
         arrays |= {f"theta.{closed.id}": closed.theta for closed in self.history}
         values = {
             "next": self._next_id,
@@ -469,12 +447,13 @@ class RecurRank(Ranker):
         self._blocks = []
         for block in values["blocks"]:
             kept: dict[str, Any] = {name: arrays[f"{name}.{block['id']}"] for name in _BLOCK_ARRAYS}
+            kept["members"] = unpacked(arrays[f"members.{block['id']}"], len(self.catalogue))
             self._blocks.append(Block(**block, **kept))
         self.history = [ClosedBlock(**closed, theta=arrays[f"theta.{closed['id']}"]) for closed in values["history"]]
 
 
-_BLOCK_VALUES = ("id", "key", "phase", "first", "width", "parent", "opened")
-_BLOCK_ARRAYS = ("items", "explored", "visits")
+_BLOCK_VALUES = ("id", "key", "phase", "first", "width", "size", "parent", "opened")
+_BLOCK_ARRAYS = ("leaders", "explored", "visits")
 _CLOSED_VALUES = ("id", "phase", "first", "width", "items", "parent", "opened", "closed")
 
 
@@ -483,22 +462,41 @@ def _precision(phase: int) -> float:
     return 2.0**-phase
 
 
-def split(estimates: Floats, width: int, precision: float, elimination: str) -> list[Ints]:
-    """Lines 6-8: the parts of a block with these estimates, as places in its order, each part best first.
+def split(estimates: Floats, best: Ints, precision: float, elimination: str) -> list[tuple[Ints, NDArray[np.int32]]]:
+    """Lines 6-8: the parts of a block with these estimates, each as its leaders in order and all its items, as places.
 
-    The proof's rule first: drop a when <theta_hat, a^(m) - a> >= 2 Delta, m items being that much better. Then cut where
-    neighbours differ by 2 Delta, and leave out the parts that begin below the block's last position.
+    ``best`` are the places of the m largest estimates, in order. The proof's rule first: drop a when
+    <theta_hat, a^(m) - a> >= 2 Delta, m items being that much better. Then cut where neighbours differ by 2 Delta, and
+    leave out the parts that begin below the block's last position. What the proof keeps below a^(m) is within 2 Delta of
+    it, and so has no cuts: only the best have to be in order.
     """
-    kept = np.arange(len(estimates))
-    if elimination == "proof" and len(estimates) > width:
-        worst_shown = np.partition(estimates, len(estimates) - width)[len(estimates) - width]  # that of a^(m)
-        kept = np.flatnonzero(worst_shown - estimates < 2 * precision)
-    order = kept[np.argsort(-estimates[kept], kind="stable")]
+    width = len(best)
+    if elimination == "proof":
+        kept = np.empty(len(estimates), np.int32)
+        kept = kept[: _within(estimates, estimates[best[-1]], 2 * precision, kept)]
+        order = best
+    else:
+        order = np.argsort(-estimates, kind="stable")
     falling = estimates[order]
     cuts = np.flatnonzero(falling[:-1] - falling[1:] >= 2 * precision) + 1  # u_1, ..., u_{p-1}
     starts = [0, *(int(u) for u in cuts if u < width)]
     stops = [*(int(u) for u in cuts), len(order)]
-    return [order[start:stop] for start, stop in zip(starts, stops, strict=False)]
+    leaders = [order[start : min(stop, width)] for start, stop in zip(starts, stops, strict=False)]
+    members = [np.sort(order[start:stop]).astype(np.int32) for start, stop in zip(starts, stops, strict=False)]
+    if elimination == "proof":  # the last part has all that is kept but what the others have
+        members[-1] = np.delete(kept, np.searchsorted(kept, order[: starts[-1]]))
+    return list(zip(leaders, members, strict=True))
+
+
+@apart
+def _within(estimates: Floats, worst_shown: float, distance: float, kept: NDArray[np.int32]) -> int:
+    """The places of all estimates that are less than the distance below a^(m)'s, and how many."""
+    count = 0
+    for place in range(len(estimates)):
+        if worst_shown - estimates[place] < distance:
+            kept[count] = place
+            count += 1
+    return count
 
 
 register(State, RecurRank)

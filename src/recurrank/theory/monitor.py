@@ -24,7 +24,8 @@ from recurrank._arrays import Floats, as_array, as_count
 from recurrank.clicks.model import ClickModel
 from recurrank.design.scan import Rows, products
 from recurrank.rankers.balanced import Balanced
-from recurrank.rankers.recurrank import Block, RecurRank
+from recurrank.rankers.blocks import Block
+from recurrank.rankers.recurrank import RecurRank
 from recurrank.simulation.loop import Simulation
 
 ROUNDING = 1e-12
@@ -183,7 +184,7 @@ class _Truth:
 
 def _rows_below(block: Block) -> list[np.ndarray[tuple[int], np.dtype[np.int32]]]:
     """What a block can show below its first position: its leaders but the last, or but the one that is tried."""
-    leaders = block.items[: block.width]
+    leaders = block.leaders
     rows = []
     for tried in block.explored:
         others = leaders[leaders != tried]

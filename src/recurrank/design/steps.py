@@ -1,0 +1,92 @@
+"""Weights on a few points: Wolfe's and Atwood's steps, and Caratheodory's fewer points.
+
+Q is the weighted sum of the points' x x', ``inverse`` is its inverse, r the points' dimension; a point's leverage is
+x' Q^-1 x. See ``optimal.py`` for what they are for, and Todd (2016), chapter 3, for where they come from.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import scipy.linalg
+
+from recurrank._arrays import Floats
+from recurrank.design.basis import inverse as invert
+
+
+def levers(points: Floats, inverse: Floats) -> Floats:
+    """The leverage of each point."""
+    out: Floats = np.einsum("ij,ij->i", points @ inverse, points)
+    return out
+
+
+def solve(points: Floats, weights: Floats, tolerance: float) -> Floats:
+    """Optimise the weights of the active points in place; returns Q^-1 in their coordinates."""
+    rank = points.shape[1]
+    if rank == 1:  # the longest row takes all
+        weights[:] = 0.0
+        longest = int(np.argmax(np.abs(points[:, 0])))
+        weights[longest] = 1.0
+        return np.array([[points[longest, 0] ** -2.0]])
+    # Rank-one updates lose a digit or two in some hundred steps; then Q^-1 is computed anew.
+    for _ in range(2000):
+        inverse = invert((points.T * weights) @ points)
+        if wolfe_atwood(points, weights, inverse, tolerance, 300):
+            break
+    return invert((points.T * weights) @ points)
+
+
+def wolfe_atwood(points: Floats, weights: Floats, inverse: Floats, tolerance: float, steps: int) -> bool:
+    """Up to ``steps`` Wolfe-Atwood steps from ``weights`` with Q^-1 = ``inverse``, both changed in place.
+
+    True once every leverage is at most r (1 + tolerance) and every supporting one at least r (1 - tolerance).
+    """
+    rank = points.shape[1]
+    lever = levers(points, inverse)
+    for _ in range(steps):
+        held = np.flatnonzero(weights)
+        high, low = int(lever.argmax()), int(held[lever[held].argmin()])
+        if lever[high] <= rank * (1 + tolerance) and lever[low] >= rank * (1 - tolerance):
+            return True
+        # The best step along e_j - pi: lambda = (g/r - 1) / (g - 1), g the leverage of j (Todd, section 3.2).
+        if lever[high] - rank >= rank - lever[low]:
+            j = high
+            step = (lever[j] / rank - 1) / (lever[j] - 1)
+        else:  # away from j, at most until its weight is gone
+            j = low
+            step = -weights[j] / (1 - weights[j])
+            if lever[j] > 1:
+                step = max(step, (lever[j] / rank - 1) / (lever[j] - 1))
+        gone = step <= -weights[j] / (1 - weights[j])
+        direction = inverse @ points[j]
+        # Q+ = (1 - step) Q + step x x'; Sherman-Morrison for its inverse and for every leverage.
+        ratio = step / (1 - step + step * lever[j])
+        lever -= ratio * (points @ direction) ** 2
+        lever /= 1 - step
+        inverse -= ratio * np.outer(direction, direction)
+        inverse /= 1 - step
+        weights *= 1 - step
+        weights[j] = 0.0 if gone else weights[j] + step
+    return False
+
+
+def caratheodory(points: Floats, weights: Floats) -> Floats:
+    """The same weights, or fewer of them on at most r(r+1)/2 points with no larger leverage anywhere.
+
+    More points than that have dependent x x': some v has sum v_i x_i x_i' = 0, and with the sign for which
+    sum v_i <= 0, weights + t v keep Q while their sum falls, until one of them is gone. Scaled back to sum 1, Q grows.
+    """
+    weights = weights / weights.sum()
+    rank = points.shape[1]
+    upper = np.triu_indices(rank)
+    while (weights > 0).sum() > rank * (rank + 1) // 2:
+        held = np.flatnonzero(weights > 0)[: rank * (rank + 1) // 2 + 1]
+        squares = points[held][:, upper[0]] * points[held][:, upper[1]]
+        null = scipy.linalg.svd(squares.T)[2][-1]
+        if null.sum() > 0:
+            null = -null
+        falling = null < 0
+        limits = weights[held][falling] / -null[falling]
+        weights[held] = np.maximum(weights[held] + limits.min() * null, 0.0)
+        weights[held[falling][np.argmin(limits)]] = 0.0
+        weights /= weights.sum()
+    return weights
