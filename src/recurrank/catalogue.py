@@ -6,13 +6,19 @@ import functools
 import hashlib
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Self
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from recurrank._arrays import Features, as_features
-from recurrank.design.basis import scales_of
+from recurrank._arrays import Features, Floats, as_features
+from recurrank.design.basis import scales_of, without_zeros
 from recurrank.design.scan import Rows
+from recurrank.files.features import map_npy, map_raw
+from recurrank.files.maps import convert, open_map
+from recurrank.files.names import Names, digest_of
+from recurrank.files.parquet import Dataset, Progress, Where
 
 _PIECE = 1 << 24
 
@@ -21,7 +27,8 @@ class Catalogue:
     """Items with feature vectors. Everywhere else an item is its place here, counted from 0.
 
     Args:
-        features: a matrix, a row an item; float32 and float64 (a memory map too) are used where they are.
+        features: a matrix, a row an item; float32 and float64 (a memory map too) are used where they are. Or a path:
+            what :meth:`open` opens.
         ids: the items' own names, all different; by default they have none.
 
     Raises ValueError for features that are ragged, empty, not finite or all zero, and for repeated ids.
@@ -32,12 +39,70 @@ class Catalogue:
 
     """
 
-    def __init__(self, features: ArrayLike, ids: Sequence[str] | None = None) -> None:
-        self.features: Features = as_features(features)
-        self.ids = None if ids is None else _as_ids(ids)
-        self.scales = scales_of(Rows(self.features))
-        if self.ids is not None:
-            _check_ids(self.ids, len(self))
+    features: Features
+    ids: Sequence[str] | None
+    scales: Floats
+
+    def __init__(self, features: ArrayLike | str | Path, ids: Sequence[str] | None = None) -> None:
+        if isinstance(features, str | Path):
+            opened = type(self).open(features)
+            self.features, self.scales, known = opened.features, opened.scales, opened.ids
+        else:
+            self.features, known = as_features(features), None
+            self.scales = scales_of(Rows(self.features))
+        if ids is not None:
+            known = _as_ids(ids)
+            _check_ids(known, len(self))
+        self.ids = known
+
+    @classmethod
+    def open(
+        cls,
+        where: Where,
+        *,
+        features: str | Sequence[str] | None = None,
+        ids: str | None = None,
+        dim: int | None = None,
+        to: str | Path | None = None,
+        progress: Progress | None = None,
+    ) -> Self:
+        """A catalogue that stays in its file, however large.
+
+        Args:
+            where: a .npy file, a file of float32 numbers alone (then give ``dim``), a Parquet file, or a folder, a pattern
+                (``items/*.parquet``) or a list of those. Parquet is converted once, into a folder beside it whose name
+                ends in .map; if that is interrupted, the next call goes on where it stopped. Such a folder can be opened
+                too.
+            features: of Parquet, the column of lists, or the columns of numbers, by default the only one of lists or all
+                of numbers.
+            ids: of Parquet, the column with the items' names, by default ``id`` if there is one.
+            dim: of a file of numbers alone, how many a row has.
+            to: the folder for the map, where the one beside the Parquet will not do.
+            progress: called during conversion, with how many rows are done and of how many.
+
+        Raises ValueError, in one line, for what cannot be opened; then nothing is left half made.
+
+        """
+        one = Path(where) if isinstance(where, str | Path) else None
+        if one is not None and one.is_file() and one.suffix != ".parquet":
+            if one.suffix != ".npy" and dim is None:
+                raise ValueError(f"{one}: not .npy or .parquet; for a file of float32 numbers alone, give dim")
+            return cls(map_npy(one) if one.suffix == ".npy" else map_raw(one, dim))
+        if one is not None and one.suffix == ".npy":
+            raise ValueError(f"{one}: no such file; give a .npy or .parquet file with a row an item")
+        if one is None or not (one / "about.json").is_file():
+            dataset = Dataset(where, features, ids)
+            one = map_folder(where, dataset) if to is None else Path(to)
+            convert(dataset, one, progress)
+        return cls._of_map(one)
+
+    @classmethod
+    def _of_map(cls, folder: Path) -> Self:
+        found = open_map(folder)
+        catalogue = cls.__new__(cls)
+        catalogue.features, catalogue.ids = found.features, found.ids
+        catalogue.scales = without_zeros(found.scales)
+        return catalogue
 
     def __len__(self) -> int:
         return len(self.features)
@@ -49,27 +114,42 @@ class Catalogue:
     @functools.cached_property
     def fingerprint(self) -> str:
         """A digest of every feature and id: what a saved ranker keeps instead of the catalogue."""
-        flat = np.ascontiguousarray(self.features).reshape(-1).view(np.uint8)
-        pieces = [flat[start : start + _PIECE] for start in range(0, len(flat), _PIECE)]
+        rows = max(1, _PIECE // (self.dim * self.features.itemsize))
+        parts = [slice(start, start + rows) for start in range(0, len(self), rows)]
+        whole = Rows(self.features)
         with ThreadPoolExecutor() as pool:  # hashing releases the lock
-            digests = list(pool.map(lambda piece: hashlib.sha256(piece).digest(), pieces))
-        head = repr((self.features.shape, self.features.dtype.str, self.ids)).encode()
+            digests = list(pool.map(lambda part: hashlib.sha256(np.ascontiguousarray(whole.stored(part)).data).digest(), parts))
+        names = None if self.ids is None else digest_of(self.ids)
+        head = repr((self.features.shape, self.features.dtype.str, names)).encode()
         return hashlib.sha256(head + b"".join(digests)).hexdigest()
 
 
-def as_catalogue(features: ArrayLike | Catalogue) -> Catalogue:
-    """The catalogue itself, or one made of a feature matrix."""
+def map_folder(where: Where, dataset: Dataset) -> Path:
+    """Where the map of a dataset is kept: beside it, under its name."""
+    if dataset.system.type_name != "local":
+        raise ValueError(f"{where}: its map has no place beside it, being elsewhere; say which folder here to keep it in")
+    one = Path(where) if isinstance(where, str | Path) else None
+    if one is not None and "://" not in str(where) and one.exists():
+        return one.with_name(one.name + ".map")
+    names = hashlib.sha256("\n".join(dataset.files).encode()).hexdigest()[:12]
+    return Path(dataset.files[0]).with_name(f"{names}.map")
+
+
+def as_catalogue(features: ArrayLike | Catalogue | str | Path) -> Catalogue:
+    """The catalogue itself, or one made of a feature matrix or a file."""
     return features if isinstance(features, Catalogue) else Catalogue(features)
 
 
-def _as_ids(ids: Sequence[str]) -> tuple[str, ...]:
+def _as_ids(ids: Sequence[str]) -> Sequence[str]:
+    if isinstance(ids, Names):
+        return ids
     try:
         return tuple(str(name) for name in ids)
     except TypeError as error:
         raise ValueError(f"ids: {ids!r} is not a list; give a name an item") from error
 
 
-def _check_ids(ids: tuple[str, ...], items: int) -> None:
+def _check_ids(ids: Sequence[str], items: int) -> None:
     if len(ids) != items:
         raise ValueError(f"ids: {len(ids)} ids for {items} items; give one an item")
     seen: dict[str, int] = {}

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from recurrank._arrays import Features, Floats, as_array, as_count, as_features, as_seed
+from recurrank.design.scan import Rows, products
 
 
 @dataclass(frozen=True)
@@ -29,7 +30,7 @@ class Problem:
             raise ValueError(f"theta: shape is {vector.shape}; it should be ({matrix.shape[1]},), a number a feature")
         object.__setattr__(self, "features", matrix)
         object.__setattr__(self, "theta", vector)
-        attraction = np.asarray(matrix @ vector, dtype=np.float64)
+        attraction = products(Rows(matrix), vector)
         rounding = 1e-9 if matrix.dtype == np.float64 else 1e-6
         outside = ~((attraction >= -rounding) & (attraction <= 1 + rounding))
         if outside.any():

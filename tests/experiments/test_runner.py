@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 
 import pytest
+from tests.dask_cluster import Cluster
 from tests.experiments.made import made_result
 
 from recurrank.experiments import paper, results
@@ -42,51 +43,10 @@ def test_the_same_rows_whatever_the_number_of_processes():
     assert one[0].regret.tolist() != one[1].regret.tolist()
 
 
-class Cluster:
-    """A real Dask scheduler and two workers, a process each."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.processes: list[subprocess.Popen] = []
-
-    def __enter__(self) -> Cluster:
-        file = self.folder / "scheduler.json"
-        common = ["--scheduler-file", str(file), "--no-dashboard"]
-        self._start("scheduler", "--host", "127.0.0.1", "--port", "0", *common)
-        self._until(file.exists)
-        for name in ("one", "two"):
-            self._start("worker", "--no-nanny", "--nthreads", "1", "--name", name, "--host", "127.0.0.1", *common)
-        import json
-
-        self.address = json.loads(file.read_text())["address"]
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        for process in reversed(self.processes):
-            process.kill()
-            process.wait(timeout=30)
-
-    def _start(self, what: str, *arguments: str) -> None:
-        log = open(self.folder / f"{what}{len(self.processes)}.log", "wb")  # noqa: SIM115  (the process has it)
-        command = [*PYTHON, "-m", f"distributed.cli.dask_{what}", *arguments]
-        self.processes.append(subprocess.Popen(command, stdout=log, stderr=log, cwd=self.folder))
-        log.close()
-
-    def _until(self, condition) -> None:
-        deadline = time.monotonic() + 60
-        while not condition():
-            assert time.monotonic() < deadline, "the cluster did not start"
-            time.sleep(0.1)
-
-
 @pytest.mark.filterwarnings("ignore::DeprecationWarning:distributed", "ignore::ResourceWarning")
 def test_a_dask_cluster_gives_the_same_rows_though_a_worker_is_killed(tmp_path):
-    from distributed import Client
-
     experiments = paper.plan("cascade,position", "recurrank,random", 6, 0.02)
     with Cluster(tmp_path) as cluster:
-        with Client(cluster.address, set_as_default=False) as client:
-            client.wait_for_workers(2, timeout=60)
         total = sum(experiment.environment.rounds for experiment in experiments)
         killed = []
 

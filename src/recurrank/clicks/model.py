@@ -71,8 +71,10 @@ class ClickModel:
         """The ranking A*: the most attractive items in order, ties by their place in the catalogue."""
         if as_count("positions", positions) > len(self.attraction):
             raise ValueError(f"positions: {positions} is more than the {len(self.attraction)} items of the click model")
-        order = np.argsort(-self.attraction, kind="stable")
-        return order[:positions].astype(np.int64)
+        least = np.partition(self.attraction, -positions)[-positions]
+        candidates = np.flatnonzero(self.attraction >= least)
+        order = np.argsort(-self.attraction[candidates], kind="stable")
+        return candidates[order[:positions]].astype(np.int64)
 
     def _items(self, slate: Slate | ArrayLike) -> Ints:
         return as_items(slate, len(self.attraction), self.positions)

@@ -77,9 +77,14 @@ def g_optimal(features: ArrayLike, tolerance: float = 0.05) -> Design:
     >>> design.support.tolist(), design.weights.tolist(), round(design.value, 6)
     ([0, 1], [0.5, 0.5], 2.0)
     """
+    return optimal_design(Rows(as_features(features)), as_tolerance(tolerance))
+
+
+def as_tolerance(tolerance: float) -> float:
+    """A tolerance that can be reached in float64."""
     if not SMALLEST_TOLERANCE <= as_number("tolerance", tolerance) < np.inf:
         raise ValueError(f"tolerance: {tolerance} is not a number of at least {SMALLEST_TOLERANCE}; give for example 0.05")
-    return optimal_design(Rows(as_features(features)), tolerance)
+    return float(tolerance)
 
 
 class Source(Protocol):

@@ -167,8 +167,8 @@ class Found(NamedTuple):
 class Best:
     """The places of the largest of many numbers, which come in any order from several threads."""
 
-    def __init__(self, most: int) -> None:
-        self.most = most
+    def __init__(self, most: int, spare: int = 1000) -> None:
+        self.most, self.spare = most, spare
         self._least = -np.inf  # of the best so far, once there are enough
         self._lock = threading.Lock()
         self._places: list[Ints] = []
@@ -185,7 +185,7 @@ class Best:
             self._places.append(here + start)
             self._values.append(kept)
             self._held += len(here)
-            if self._held > 2 * self.most + 1000:
+            if self._held > 2 * self.most + self.spare:
                 places, values = self.found()
                 self._places, self._values, self._held = [places], [values], len(places)
                 self._least = float(values[-1])
@@ -222,7 +222,7 @@ def column_scales(rows: Rows) -> Floats:
     def work(part: slice) -> None:
         stored = np.ascontiguousarray(rows.stored(part))
         here = np.zeros(rows.dim)
-        if not _largest(stored, here):
+        if not enlarge(stored, here):
             row, column = np.argwhere(~np.isfinite(stored))[0]
             bad.append((part.start + int(row), int(column), float(stored[row, column])))
         largest.append(here)
@@ -305,8 +305,8 @@ _scratch = _Scratch()
 
 
 @apart
-def _largest(stored: Features, largest: Floats) -> bool:
-    """The largest absolute value of each column; False if one is not finite."""
+def enlarge(stored: Features, largest: Floats) -> bool:
+    """Raise the largest absolute value of each column to that of these rows; False if a number is not finite."""
     bad = np.zeros(len(largest))
     for i in range(stored.shape[0]):
         for j in range(stored.shape[1]):

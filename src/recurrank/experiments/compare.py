@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 
 from recurrank._arrays import Features, Floats, as_array, as_count, as_probabilities
-from recurrank.design.files import read_features
 from recurrank.experiments.experiment import (
     Environment,
     Experiment,
@@ -23,6 +22,7 @@ from recurrank.experiments.experiment import (
     split_names,
     try_options,
 )
+from recurrank.files.features import read_features
 from recurrank.problem import Problem, transform
 
 

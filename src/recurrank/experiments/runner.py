@@ -12,10 +12,10 @@ import threading
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
 
+from recurrank._dask import address_of, completed, connected
 from recurrank.experiments.experiment import Experiment, Result, run_one
-from recurrank.experiments.results import ResultsFile, code
+from recurrank.experiments.results import ResultsFile
 
 Progress = Callable[[int, int], None]
 
@@ -68,12 +68,10 @@ def _long_ones_first(experiments: list[Experiment]) -> list[Experiment]:
 def _engine(engine: str, jobs: int) -> Callable[[list[Experiment]], Iterator[Result]]:
     if jobs == 0 or jobs < -1:
         raise ValueError(f"jobs: {jobs} is not a number of processes; give 1 or more, or -1 for one a core")
-    kind, _, address = engine.partition(":")
-    if kind == "local" and not address:
-        return lambda experiments: _local(experiments, jobs)
-    if kind == "dask" and address:
-        return lambda experiments: _dask(experiments, address)
-    raise ValueError(f"engine: {engine!r} is unknown; give local, or dask:ADDRESS such as dask:tcp://127.0.0.1:8786")
+    address = address_of(engine)
+    return (
+        (lambda experiments: _local(experiments, jobs)) if address is None else lambda experiments: _dask(experiments, address)
+    )
 
 
 def _local(experiments: list[Experiment], jobs: int) -> Iterator[Result]:
@@ -104,31 +102,11 @@ def _ignoring_interrupts() -> Iterator[None]:
 
 
 def _dask(experiments: list[Experiment], address: str) -> Iterator[Result]:
-    try:
-        import distributed
-    except ImportError as error:
-        raise ValueError("engine: Dask is not installed; install recurrank[dask]") from error
-    dask: Any = distributed
-    try:
-        client = dask.Client(address, timeout="5s", set_as_default=False)
-    except (OSError, ValueError, TimeoutError) as error:
-        raise ValueError(f"engine: no Dask scheduler answers at {address} ({error})") from error
-    with client:
-        _same_code(client, address)
+    with connected(address) as client:
         names = [f"{experiment.id}-{uuid.uuid4().hex}" for experiment in experiments]
         futures = client.map(run_one, experiments, key=names)
         try:
-            for future in dask.as_completed(futures, loop=client.loop):
+            for future in completed(client, futures):
                 yield future.result()
         finally:
             client.cancel(futures)
-
-
-def _same_code(client: Any, address: str) -> None:
-    """Rows of other code would not be the same rows."""
-    found: dict[str, str] = client.run(code)
-    if not found:
-        raise ValueError(f"engine: the scheduler at {address} has no workers; start some with: dask worker {address}")
-    for worker, other in found.items():
-        if other != code():
-            raise ValueError(f"engine: worker {worker} has another version of recurrank; install this one there")

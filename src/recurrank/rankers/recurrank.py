@@ -44,6 +44,7 @@ from recurrank.rankers.blocks import Block, ClosedBlock, packed, unpacked
 from recurrank.rankers.ranker import Buffer, Feedback, Ranker, Seed, flatten, register
 
 ESTIMATE_DECIMALS = 10
+STRIDE = 16
 LEARNED, SURPLUS, LATE = 0, 1, 2
 KEY, FIRST, WIDTH, START, STOP = 0, 1, 2, 3, 4
 
@@ -103,6 +104,14 @@ def _draw(state: State, rng: np.random.Generator, b: int) -> int:
     again = state.open[b] == 0
     share = state.short if again else state.left
     at = int(rng.random() * (state.missing[b] if again else state.open[b]))
+    while start + STRIDE <= stop:  # long strides first, each summed in a few instructions
+        several = 0
+        for e in range(start, start + STRIDE):
+            several += share[e]
+        if at < several:
+            break
+        at -= several
+        start += STRIDE
     for e in range(start, stop):
         if at < share[e]:
             if not again:

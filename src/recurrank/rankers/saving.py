@@ -19,7 +19,7 @@ from recurrank.catalogue import Catalogue, as_catalogue
 from recurrank.rankers.ranker import Ranker, registered
 
 MAGIC = b"recurrank\n"
-VERSION = 2
+VERSION = 3
 _HEAD = len(MAGIC) + 2 + 8
 _DIGEST = 32
 

@@ -92,7 +92,7 @@ def export(store: Store, path: Path) -> int:
     ids: dict[int, tuple[str, ...]] = {}
     for number in rankers:
         catalogue = unpack_catalogue(store.catalogue(number))
-        ids[number] = catalogue.ids or tuple(str(place) for place in range(len(catalogue)))
+        ids[number] = tuple(catalogue.ids) if catalogue.ids else tuple(str(place) for place in range(len(catalogue)))
     schema = pa.schema(
         [
             ("seq", pa.int64()),

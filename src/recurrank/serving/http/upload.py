@@ -12,7 +12,7 @@ import msgspec
 import numpy as np
 
 from recurrank.catalogue import Catalogue
-from recurrank.design.files import read_features
+from recurrank.files.features import read_features
 from recurrank.serving.fold import Config
 from recurrank.serving.http import schema as s
 from recurrank.serving.http.problems import Refused
@@ -85,6 +85,6 @@ def _parquet(body: bytes) -> Catalogue:
         except (pa.ArrowException, OSError) as error:
             raise ValueError("body: not a Parquet file, or a truncated one") from error
         try:
-            return Catalogue(read_features(path, leave_out=("id",)), ids)
+            return Catalogue(read_features(path), ids)
         except ValueError as error:
             raise ValueError(str(error).replace(str(path), "body")) from error

@@ -1,0 +1,118 @@
+"""A Parquet dataset whose passes run on a Dask cluster, its workers reading the partitions.
+
+A *partition* is some neighbouring row groups. Each pass of a design (``design.optimal``) is one task a partition, with
+the very code that reads a map on one machine, and a tree of merges; what travels is a small matrix to the workers and the
+best rows back. Tasks depend on nothing but their arguments, so that Dask can run them again when a worker dies. The
+answer is that of one machine to the last bit, as long as the machines' BLAS adds up alike: see ``scan.py``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from recurrank._arrays import Features, Floats, Ints
+from recurrank._dask import completed, connected
+from recurrank.design.scan import Found, Lens, Rows, merged
+from recurrank.files.parquet import Dataset, Group, Progress
+
+PARTITION_NUMBERS = 1 << 24
+"""Features of a partition, if its row groups are no larger: 64 MB of float32 in a worker."""
+FAN_IN = 8
+"""Partitions whose findings are merged at a time."""
+RETRIES = 3
+"""Of a task whose worker died."""
+
+
+class Cluster:
+    """A dataset as a design sees it (``design.optimal.Source``); :func:`on_cluster` makes one."""
+
+    precise = False
+
+    def __init__(self, dataset: Dataset, client: Any, progress: Progress | None = None) -> None:
+        self.dataset, self.client, self.progress = dataset, client, progress
+        self.parts = _partitions(dataset)
+
+    def __len__(self) -> int:
+        return self.dataset.rows
+
+    @property
+    def dim(self) -> int:
+        """How many features a row has."""
+        return self.dataset.dim
+
+    def begin(self, which: Ints) -> tuple[Floats, Floats]:
+        """Column scales and the chosen rows, in one pass."""
+        tasks = []
+        for part in self.parts:
+            first = part.groups[0].start
+            low, high = np.searchsorted(which, [first, first + part.rows])
+            tasks.append((part, which[low:high] - first))
+        found = self._gather([self._submit(_begin, *task) for task in tasks])
+        return np.max([scales for scales, _ in found], axis=0), np.concatenate([rows for _, rows in found])
+
+    def scan(self, lens: Lens, most: int) -> Found:
+        """What a pass over all rows finds."""
+        level = [self._submit(_scan, part, lens, most) for part in self.parts]
+        leaves = level
+        while len(level) > 1:
+            groups = [level[start : start + FAN_IN] for start in range(0, len(level), FAN_IN)]
+            level = [self._submit(merged, group, most) for group in groups]
+        (found,) = self._gather(level, waiting_for=leaves)
+        return Found(*found)
+
+    def _submit(self, work: Callable[..., Any], *arguments: Any) -> Any:
+        return self.client.submit(work, *arguments, pure=False, retries=RETRIES)
+
+    def _gather(self, futures: list[Any], waiting_for: list[Any] | None = None) -> list[Any]:
+        for done, future in enumerate(completed(self.client, waiting_for or futures), start=1):
+            if future.status == "error":
+                future.result()
+            if self.progress is not None:
+                self.progress(done, len(self.parts))
+        gathered: list[Any] = self.client.gather(futures)
+        return gathered
+
+
+@contextmanager
+def on_cluster(dataset: Dataset, address: str, progress: Progress | None = None) -> Iterator[Cluster]:
+    """The dataset on the cluster whose scheduler is at the address; ``progress`` counts the partitions of each pass."""
+    with connected(address) as client:
+        yield Cluster(dataset, client, progress)
+
+
+def _partitions(dataset: Dataset) -> list[Dataset]:
+    parts: list[Dataset] = []
+    held: list[Group] = []
+    size = 0
+    for group in dataset.groups:
+        if held and (size + group.rows) * dataset.dim > PARTITION_NUMBERS:
+            parts.append(dataset.only(held))
+            held, size = [], 0
+        held.append(group)
+        size += group.rows
+    return [*parts, dataset.only(held)]
+
+
+def _rows(part: Dataset) -> tuple[Features, Floats]:
+    """A partition's rows, and the largest absolute value of each column."""
+    features, scales = np.empty((part.rows, part.dim), np.float32), np.zeros(part.dim)
+    first = part.groups[0].start
+    for group in part.groups:
+        for some in part.read(group, ids=False):
+            features[some.start - first : some.start - first + len(some.features)] = some.features
+            np.maximum(scales, some.scales, out=scales)
+    return features, scales
+
+
+def _begin(part: Dataset, which: Ints) -> tuple[Floats, Floats]:
+    features, scales = _rows(part)
+    return scales, features[which].astype(np.float64)
+
+
+def _scan(part: Dataset, lens: Lens, most: int) -> Found:
+    found, first = Rows(_rows(part)[0]).scan(lens, most), part.groups[0].start
+    return found._replace(places=found.places + first, outside=found.outside + first)

@@ -1,0 +1,108 @@
+"""Ids in files: the names of millions of items, read where they lie."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import overload
+
+import numpy as np
+from numpy.typing import NDArray
+
+from recurrank._arrays import Ints
+from recurrank._compiled import apart
+
+AT_ONCE = 1 << 16
+
+
+class Names(Sequence[str]):
+    """Strings that lie end to end in a file, with the places where each begins in another."""
+
+    def __init__(self, text: NDArray[np.uint8], ends: Ints) -> None:
+        self._text, self._ends = text, ends  # name i is text[ends[i] : ends[i + 1]]
+
+    @classmethod
+    def open(cls, text: Path, ends: Path) -> Names:
+        """Map the two files; ValueError if they do not belong together."""
+        try:
+            places = np.load(ends, mmap_mode="r", allow_pickle=False)
+            letters = np.memmap(text, np.uint8, "r") if text.stat().st_size else np.empty(0, np.uint8)
+        except (OSError, ValueError, EOFError) as error:
+            raise ValueError(f"{text.parent}: its ids are missing or damaged ({error})") from error
+        if places.ndim != 1 or places.dtype != np.int64 or places[-1] != len(letters):
+            raise ValueError(f"{text.parent}: its ids are damaged; delete the folder and convert again")
+        return cls(letters, places)
+
+    def __len__(self) -> int:
+        return len(self._ends) - 1
+
+    @overload
+    def __getitem__(self, place: int) -> str: ...
+
+    @overload
+    def __getitem__(self, place: slice) -> Sequence[str]: ...
+
+    def __getitem__(self, place: int | slice) -> str | Sequence[str]:
+        if isinstance(place, slice):
+            return tuple(self[i] for i in range(*place.indices(len(self))))
+        at = int(place) + (len(self) if place < 0 else 0)
+        if not 0 <= at < len(self):
+            raise IndexError(f"ids[{place}]: there are {len(self)}")
+        return self._text[self._ends[at] : self._ends[at + 1]].tobytes().decode()
+
+    def __iter__(self) -> Iterator[str]:
+        for start in range(0, len(self), AT_ONCE):
+            ends = np.asarray(self._ends[start : start + AT_ONCE + 1])
+            text = self._text[ends[0] : ends[-1]].tobytes()
+            yield from (text[a:b].decode() for a, b in zip(ends - ends[0], ends[1:] - ends[0], strict=False))
+
+    def digest(self) -> bytes:
+        """The same as :func:`digest_of` the names."""
+        digest = hashlib.sha256(np.asarray(self._ends).tobytes())
+        for start in range(0, len(self._text), 1 << 24):
+            digest.update(self._text[start : start + (1 << 24)].tobytes())
+        return digest.digest()
+
+    def repeated(self) -> tuple[int, int] | None:
+        """Two places with the same name, the later one as early as can be; None if all names differ."""
+        ends, hashes = np.asarray(self._ends), np.empty(len(self), np.uint64)
+        edges = np.linspace(0, len(self), 17).astype(np.int64)
+
+        def hash_some(number: int) -> None:
+            _hash(self._text, ends[edges[number] : edges[number + 1] + 1], hashes[edges[number] : edges[number + 1]])
+
+        def repeated_in(number: int) -> NDArray[np.uint64]:
+            rising = np.sort(hashes[hashes >> np.uint64(61) == number])
+            again: NDArray[np.uint64] = rising[:-1][rising[:-1] == rising[1:]]
+            return again
+
+        with ThreadPoolExecutor() as pool:  # both release Python's lock
+            list(pool.map(hash_some, range(16)))
+            twice = np.unique(np.concatenate(list(pool.map(repeated_in, range(8)))))
+        seen: dict[str, int] = {}
+        for place in map(int, np.flatnonzero(np.isin(hashes, twice)) if len(twice) else ()):
+            if self[place] in seen:  # others only have the same hash
+                return seen[self[place]], place
+            seen[self[place]] = place
+        return None
+
+
+def digest_of(names: Sequence[str]) -> bytes:
+    """A digest of names: of where each begins when they lie end to end, and of their text."""
+    if isinstance(names, Names):
+        return names.digest()
+    text = [name.encode("utf-8", "surrogatepass") for name in names]
+    ends = np.concatenate([[0], np.cumsum([len(name) for name in text], dtype=np.int64)]).astype(np.int64)
+    return hashlib.sha256(ends.tobytes() + b"".join(text)).digest()
+
+
+@apart
+def _hash(text: NDArray[np.uint8], ends: Ints, out: NDArray[np.uint64]) -> None:
+    """FNV-1a with 64 bits."""
+    for i in range(len(out)):
+        value = np.uint64(14695981039346656037)
+        for j in range(ends[i], ends[i + 1]):
+            value = (value ^ np.uint64(text[j])) * np.uint64(1099511628211)
+        out[i] = value

@@ -1,0 +1,384 @@
+"""Parquet as features: what the columns are, and reading them group by group without ever holding a file.
+
+A *dataset* is one file, a folder of them, a pattern (``items/*.parquet``) or a list of these, here or at an address that
+pyarrow knows (``s3://bucket/items/*.parquet``). Its rows are those of its files, in the order of their names.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from recurrank._arrays import Features, Floats
+from recurrank._compiled import apart
+from recurrank.design.scan import enlarge
+
+BATCH_NUMBERS = 1 << 21
+"""Features that are decoded at once: 8 MB of float32. Each batch costs pyarrow some time a column, whatever its size."""
+BESIDE = 1 << 16
+"""Features that are put from columns into rows at once, so that they are in the processor's cache meanwhile."""
+
+Where = str | Path | Sequence[str | Path]
+
+
+class Layout(NamedTuple):
+    """Which columns of a file are features, and which names the items."""
+
+    features: tuple[str, ...]
+    kinds: tuple[str, ...]  # their types, which must be the same in all files
+    listed: bool  # whether it is one column of lists
+    ids: str | None
+    ids_kind: str | None
+
+    @property
+    def columns(self) -> list[str]:
+        """All that have to be read."""
+        return [*self.features, *([self.ids] if self.ids else [])]
+
+
+class Group(NamedTuple):
+    """A row group: the unit of reading."""
+
+    file: str
+    number: int
+    start: int  # the place of its first row in the dataset
+    rows: int
+
+
+class Part(NamedTuple):
+    """Some neighbouring rows."""
+
+    start: int
+    features: Features
+    ids: Any  # a pyarrow array of strings, or None
+    scales: Floats  # the largest absolute value of each column; zeros where nothing was checked
+
+
+class Dataset:
+    """Parquet files with the same columns, one after the other.
+
+    Args:
+        where: a file, folder, pattern or address, or several.
+        features: the column of lists, or the columns of numbers; by default the only one of lists, or all of numbers.
+        ids: the column that names the items, by default ``id`` if there is one.
+
+    Raises ValueError, in one line, for what is no such dataset.
+
+    """
+
+    def __init__(self, where: Where, features: str | Sequence[str] | None = None, ids: str | None = None) -> None:
+        self._pq = _pyarrow(where)
+        self.system, self.files = _files(where)
+        self.groups: list[Group] = []
+        self._handles = threading.local()
+        start, layout = 0, None
+        for name in self.files:
+            meta = self._open(name)
+            here = _layout(name, meta.schema_arrow, features, ids)
+            if layout is not None and here != layout:
+                raise ValueError(f"{name}: {_difference(here, layout)}; all files need the columns of {self.files[0]}")
+            layout = here
+            for number in range(meta.num_row_groups):
+                rows = meta.metadata.row_group(number).num_rows
+                self.groups.append(Group(name, number, start, rows))
+                start += rows
+        if layout is None or start == 0:
+            raise ValueError(f"{self.files[0]}: no rows; give at least one item")
+        self.layout, self.rows = layout, start
+        self.dim = self._dim()
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Handles of open files stay where they were opened."""
+        return {name: value for name, value in self.__dict__.items() if name not in ("_handles", "_pq")}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__ |= state
+        self._handles, self._pq = threading.local(), _pyarrow(self.files)
+
+    def sources(self) -> list[tuple[str, int, int]]:
+        """What each file is: name, size, and time of its last change in nanoseconds."""
+        found = self.system.get_file_info(self.files)
+        return [(Path(one.path).name, int(one.size), int(one.mtime_ns or 0)) for one in found]
+
+    def read(
+        self, group: Group, *, ids: bool = True, threads: bool = False, kind: type[np.floating[Any]] = np.float32
+    ) -> Iterator[Part]:
+        """A group's rows, some at a time; ValueError names the first row that will not do."""
+        layout = self.layout if ids else self.layout._replace(ids=None)
+        size = max(64, BATCH_NUMBERS // self.dim)
+        start = group.start
+        file = self._open(group.file)
+        with _readable(group.file):
+            batches = file.iter_batches(size, [group.number], layout.columns, use_threads=threads)
+        while True:
+            with _readable(group.file):
+                batch = next(batches, None)
+            if batch is None:
+                return
+            rows = _Batch(self, group, start - group.start, batch, kind)
+            features, scales = rows.listed() if layout.listed else rows.columns(), np.zeros(self.dim)
+            if not enlarge(features, scales):
+                rows.complain(features)
+            yield Part(start, features, rows.ids() if ids else None, scales)
+            start += len(batch)
+
+    def _dim(self) -> int:
+        if not self.layout.listed:
+            return len(self.layout.features)
+        for group in self.groups:
+            file = self._open(group.file)
+            with _readable(group.file):
+                for batch in file.iter_batches(1, [group.number], self.layout.columns):
+                    rows = _Batch(self, group, 0, batch, np.float32)
+                    return rows.length()
+        raise ValueError(f"{self.files[0]}: no rows; give at least one item")
+
+    def _open(self, name: str) -> Any:
+        """The file, opened once a thread."""
+        held = getattr(self._handles, "held", None)
+        if held is None or held[0] != name:
+            with _readable(name):
+                opened = self._pq.ParquetFile(self.system.open_input_file(name))
+            held = self._handles.held = (name, opened)
+        return held[1]
+
+    def only(self, groups: list[Group]) -> Dataset:
+        """The dataset with no more than these row groups."""
+        part = Dataset.__new__(Dataset)
+        part.__setstate__({**self.__getstate__(), "groups": groups, "rows": sum(group.rows for group in groups)})
+        part.files = sorted({group.file for group in groups})
+        return part
+
+
+class _Batch:
+    """Decoded rows of one file, and the words for what is wrong with them."""
+
+    def __init__(self, dataset: Dataset, group: Group, start: int, batch: Any, kind: type[np.floating[Any]]) -> None:
+        self.dataset, self.group, self.start, self.batch, self.kind = dataset, group, start, batch, kind
+
+    def length(self) -> int:
+        """Of the first list."""
+        first = self.batch.column(0)[0].as_py()
+        if not first:
+            raise self._error(0, self.dataset.layout.features[0], "no features; every item needs its own")
+        return len(first)
+
+    def columns(self) -> Features:
+        """Columns of numbers, as rows."""
+        out = np.empty((len(self.batch), self.dataset.dim), self.kind)
+        numbers = []
+        for j, name in enumerate(self.dataset.layout.features):
+            column = self.batch.column(j)
+            if column.null_count:
+                raise self._error(self._first_null(column), name, "empty; every item needs all features")
+            numbers.append(column.to_numpy(zero_copy_only=False))
+        step = max(64, BESIDE // self.dataset.dim)
+        columns = np.empty((self.dataset.dim, step), self.kind)
+        with np.errstate(over="ignore"):  # what is too large is infinite then, and complained of
+            for start in range(0, len(out), step):
+                for j, column in enumerate(numbers):
+                    some = column[start : start + step]
+                    columns[j, : len(some)] = some
+                _turn(columns, out[start : start + step])
+        return out
+
+    def listed(self) -> Features:
+        """A column of lists, as rows."""
+        (name,), column, dim = self.dataset.layout.features, self.batch.column(0), self.dataset.dim
+        if column.null_count:
+            raise self._error(self._first_null(column), name, "empty; every item needs its features")
+        values = column.flatten()
+        if len(values) != dim * len(column) or not _even(column, dim):
+            lengths = column.value_lengths().to_numpy(zero_copy_only=False)
+            row = int(np.argmax(lengths != dim))
+            raise self._error(row, name, f"{lengths[row]} features, the first item has {dim}; every item needs the same number")
+        if values.null_count:
+            raise self._error(self._first_null(values) // dim, name, "a feature is empty; every item needs all features")
+        with np.errstate(over="ignore"):
+            flat = values.to_numpy(zero_copy_only=False).astype(self.kind, copy=False)
+        return np.ascontiguousarray(flat.reshape(len(column), dim))
+
+    def ids(self) -> Any:
+        """The items' names."""
+        import pyarrow as pa
+
+        name = self.dataset.layout.ids
+        if name is None:
+            return None
+        column = self.batch.column(len(self.dataset.layout.features))
+        if column.null_count:
+            raise self._error(self._first_null(column), name, "no id; every item needs one")
+        return column.cast(pa.string())
+
+    def complain(self, rows: Features) -> None:
+        """Name the first number that is not finite."""
+        row, column = np.argwhere(~np.isfinite(rows))[0]
+        names = self.dataset.layout.features
+        name = names[0] if self.dataset.layout.listed else names[column]
+        raise self._error(int(row), name, f"{rows[row, column]} is not finite as {rows.dtype}; give numbers for every feature")
+
+    def _error(self, row: int, name: str, what: str) -> ValueError:
+        file, number = self.group.file, self.group.number
+        above = sum(group.rows for group in self.dataset.groups if group.file == file and group.number < number)
+        return ValueError(f"{file}: row {above + self.start + row}, column {name!r}: {what}")
+
+    @staticmethod
+    def _first_null(column: Any) -> int:
+        return int(np.argmax(column.is_null().to_numpy(zero_copy_only=False)))
+
+
+@apart
+def _turn(columns: Features, rows: Features) -> None:
+    """Write columns as rows."""
+    for i in range(rows.shape[0]):
+        for j in range(rows.shape[1]):
+            rows[i, j] = columns[j, i]
+
+
+@contextmanager
+def _readable(name: str) -> Iterator[None]:
+    import pyarrow as pa
+
+    try:
+        yield
+    except (pa.ArrowException, OSError) as error:
+        if isinstance(error, ValueError) and str(error).startswith(name):
+            raise  # our own line: pyarrow's errors are ValueErrors too
+        raise ValueError(f"{name}: not a Parquet file, or a damaged one ({_line(error)})") from error
+
+
+def _even(column: Any, dim: int) -> bool:
+    """Whether every list has this many entries."""
+    import pyarrow as pa
+
+    if pa.types.is_fixed_size_list(column.type):
+        return int(column.type.list_size) == dim
+    return bool((np.diff(column.offsets.to_numpy()) == dim).all())
+
+
+def _layout(name: str, schema: Any, features: str | Sequence[str] | None, ids: str | None) -> Layout:
+    import pyarrow as pa
+
+    kinds = dict(zip(schema.names, schema.types, strict=True))
+    named = ids if ids is not None else "id" if "id" in kinds else None
+    wanted = [features] if isinstance(features, str) else None if features is None else list(features)
+    for column in [*(wanted or []), *([ids] if ids else [])]:
+        if column not in kinds:
+            raise ValueError(f"{name}: no column {column!r}; it has {', '.join(map(repr, kinds)) or 'none'}")
+    if wanted is None:
+        wanted = _guess(name, {column: kind for column, kind in kinds.items() if column != named})
+    listed = _is_list(kinds[wanted[0]])
+    if listed and len(wanted) > 1:
+        raise ValueError(f"{name}: several list columns ({', '.join(wanted)}); name the one with the features")
+    for column in wanted:
+        of = kinds[column].value_type if listed else kinds[column]
+        if not _is_number(of):
+            raise ValueError(f"{name}: column {column!r} holds {of}, which are no numbers; name another for the features")
+    kind = kinds[named] if named else None
+    if kind is not None and not (pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_integer(kind)):
+        raise ValueError(f"{name}: column {named!r} holds {kind}; ids are text or whole numbers")
+    return Layout(tuple(wanted), tuple(str(kinds[c]) for c in wanted), listed, named, None if kind is None else str(kind))
+
+
+def _guess(name: str, kinds: dict[str, Any]) -> list[str]:
+    """The only column of lists, or else all columns of numbers."""
+    lists = [column for column, kind in kinds.items() if _is_list(kind)]
+    if len(lists) > 1:
+        raise ValueError(f"{name}: several list columns ({', '.join(lists)}); name the one with the features")
+    numbers = [column for column, kind in kinds.items() if _is_number(kind)]
+    if not lists and not numbers:
+        raise ValueError(f"{name}: no list column and no numeric columns; give one of either")
+    return lists or numbers
+
+
+def _difference(here: Layout, first: Layout) -> str:
+    for mine, other in zip(here.features, first.features, strict=False):
+        if mine != other:
+            return f"column {mine!r} where {other!r} should be"
+    if len(here.features) != len(first.features):
+        return f"{len(here.features)} columns of features instead of {len(first.features)}"
+    for name, mine, other in zip(here.features, here.kinds, first.kinds, strict=True):
+        if mine != other:
+            return f"column {name!r} holds {mine} instead of {other}"
+    return f"ids in column {here.ids!r} ({here.ids_kind}) instead of {first.ids!r} ({first.ids_kind})"
+
+
+def _files(where: Where) -> tuple[Any, list[str]]:
+    """The file system and the files' names in it, in order."""
+    from pyarrow import fs
+
+    given = [where] if isinstance(where, str | Path) else list(where)
+    if not given:
+        raise ValueError("features: no files; give at least one")
+    system: Any = None
+    names: list[str] = []
+    for one in map(str, given):
+        try:
+            here, path = fs.FileSystem.from_uri(one) if "://" in one else (fs.LocalFileSystem(), one)
+        except Exception as error:
+            raise ValueError(f"{one}: not an address that can be read ({_line(error)})") from error
+        system = system or here
+        if system.type_name != here.type_name:
+            raise ValueError(f"{one}: elsewhere than {given[0]}; give files of one place")
+        names += _listed(system, one, path)
+    return system, names
+
+
+def _listed(system: Any, given: str, path: str) -> list[str]:
+    from pyarrow import fs
+
+    try:
+        if any(letter in path for letter in "*?["):
+            folder = path.rpartition("/")[0] or "."
+            held = system.get_file_info(fs.FileSelector(folder, allow_not_found=True))
+            names = [one.path for one in held if fnmatch.fnmatch(_plain(one.path), _plain(path)) and one.is_file]
+        else:
+            found = system.get_file_info(path)
+            if found.type != fs.FileType.Directory:
+                names = [path] if found.is_file else []
+            else:
+                held = system.get_file_info(fs.FileSelector(path))
+                names = [one.path for one in held if one.is_file and one.path.endswith(".parquet")]
+    except OSError as error:
+        raise ValueError(f"{given}: cannot be listed ({_line(error)})") from error
+    if not names:
+        raise ValueError(f"{given}: no such file, or none in it that ends in .parquet")
+    return sorted(names)
+
+
+def _plain(path: str) -> str:
+    return path.removeprefix("./")
+
+
+def _pyarrow(where: Where) -> Any:
+    try:
+        import pyarrow.parquet as pq
+    except ImportError as error:
+        raise ValueError(f"{where}: Parquet needs pyarrow; install recurrank[parquet]") from error
+    return pq
+
+
+def _is_list(kind: Any) -> bool:
+    import pyarrow as pa
+
+    return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind))
+
+
+def _is_number(kind: Any) -> bool:
+    import pyarrow as pa
+
+    return bool(pa.types.is_floating(kind) or pa.types.is_integer(kind) or pa.types.is_boolean(kind))
+
+
+def _line(error: BaseException) -> str:
+    return " ".join(str(error).split())[:200]
+
+
+Progress = Callable[[int, int], None]
+"""Called with how many rows are done, and of how many."""
