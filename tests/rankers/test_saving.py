@@ -38,7 +38,7 @@ def test_newer_version_is_named(ranker, problem):
     blob = bytearray(ranker.save())
     blob[len(MAGIC) : len(MAGIC) + 2] = (99).to_bytes(2, "big")
     blob[-32:] = hashlib.sha256(bytes(blob[:-32])).digest()
-    with pytest.raises(ValueError, match="version 99 is newer than 2"):
+    with pytest.raises(ValueError, match="version 99 is newer than 3"):
         rr.load(bytes(blob), problem.features)
 
 
@@ -46,7 +46,7 @@ def test_older_version_is_named(ranker, problem):
     blob = bytearray(ranker.save())
     blob[len(MAGIC) : len(MAGIC) + 2] = (1).to_bytes(2, "big")
     blob[-32:] = hashlib.sha256(bytes(blob[:-32])).digest()
-    with pytest.raises(ValueError, match="version 1 is older than 2"):
+    with pytest.raises(ValueError, match="version 1 is older than 3"):
         rr.load(bytes(blob), problem.features)
 
 

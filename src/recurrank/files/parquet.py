@@ -21,7 +21,7 @@ from recurrank.design.scan import enlarge
 
 BATCH_NUMBERS = 1 << 21
 """Features that are decoded at once: 8 MB of float32. Each batch costs pyarrow some time a column, whatever its size."""
-BESIDE = 1 << 16
+BESIDE = 1 << 17
 """Features that are put from columns into rows at once, so that they are in the processor's cache meanwhile."""
 
 Where = str | Path | Sequence[str | Path]
@@ -179,7 +179,7 @@ class _Batch:
                 raise self._error(self._first_null(column), name, "empty; every item needs all features")
             numbers.append(column.to_numpy(zero_copy_only=False))
         step = max(64, BESIDE // self.dataset.dim)
-        columns = np.empty((self.dataset.dim, step), self.kind)
+        columns = np.empty((self.dataset.dim, step + 16), self.kind)  # 16: else all columns share a few lines of the cache
         with np.errstate(over="ignore"):  # what is too large is infinite then, and complained of
             for start in range(0, len(out), step):
                 for j, column in enumerate(numbers):
