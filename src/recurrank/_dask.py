@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -16,8 +18,9 @@ def connected(address: str) -> Iterator[Any]:
         import distributed
     except ImportError as error:
         raise ValueError("engine: Dask is not installed; install recurrank[dask]") from error
+    dask: Any = distributed  # it has no types
+    _knock(address)
     try:
-        dask: Any = distributed  # it has no types
         client = dask.Client(address, timeout="5s", set_as_default=False)
     except (OSError, ValueError, TimeoutError) as error:
         raise ValueError(f"engine: no Dask scheduler answers at {address} ({error})") from error
@@ -29,6 +32,17 @@ def connected(address: str) -> Iterator[Any]:
             if other != sources_digest():
                 raise ValueError(f"engine: worker {worker} has another version of recurrank; install this one there")
         yield client
+
+
+def _knock(address: str) -> None:
+    """Whether somebody listens there: a Dask client that finds nobody complains again when it is collected."""
+    found = re.fullmatch(r"(?:(?:tcp|tls|ws|wss)://)?(\[[0-9a-fA-F:]+\]|[^:/]+):(\d{1,5})", address)
+    if found is None:
+        raise ValueError(f"engine: {address!r} is no address of a scheduler; give for example dask:tcp://127.0.0.1:8786")
+    try:
+        socket.create_connection((found[1].strip("[]"), int(found[2])), timeout=5).close()
+    except (OSError, OverflowError) as error:
+        raise ValueError(f"engine: no Dask scheduler answers at {address} ({error})") from error
 
 
 def completed(client: Any, futures: list[Any]) -> Iterator[Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import os
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -85,6 +86,10 @@ class Catalogue:
         """
         one = Path(where) if isinstance(where, str | Path) else None
         if one is not None and one.is_file() and one.suffix != ".parquet":
+            if features is not None or ids is not None or to is not None:
+                raise ValueError(
+                    f"{one}: only Parquet has columns and is mapped to another place; leave features, ids and to out"
+                )
             if one.suffix != ".npy" and dim is None:
                 raise ValueError(f"{one}: not .npy or .parquet; for a file of float32 numbers alone, give dim")
             return cls(map_npy(one) if one.suffix == ".npy" else map_raw(one, dim))
@@ -92,7 +97,7 @@ class Catalogue:
             raise ValueError(f"{one}: no such file; give a .npy or .parquet file with a row an item")
         if one is None or not (one / "about.json").is_file():
             dataset = Dataset(where, features, ids)
-            one = map_folder(where, dataset) if to is None else Path(to)
+            one = Path(os.path.realpath(map_folder(where, dataset) if to is None else to))
             convert(dataset, one, progress)
         return cls._of_map(one)
 
@@ -128,11 +133,12 @@ def map_folder(where: Where, dataset: Dataset) -> Path:
     """Where the map of a dataset is kept: beside it, under its name."""
     if dataset.system.type_name != "local":
         raise ValueError(f"{where}: its map has no place beside it, being elsewhere; say which folder here to keep it in")
-    one = Path(where) if isinstance(where, str | Path) else None
-    if one is not None and "://" not in str(where) and one.exists():
-        return one.with_name(one.name + ".map")
-    names = hashlib.sha256("\n".join(dataset.files).encode()).hexdigest()[:12]
-    return Path(dataset.files[0]).with_name(f"{names}.map")
+    given = [where] if isinstance(where, str | Path) else list(where)
+    asked = [os.path.abspath(str(one).removeprefix("file://")) for one in given]
+    if len(asked) == 1 and os.path.exists(asked[0]):
+        return Path(asked[0] + ".map")
+    names = hashlib.sha256("\n".join(asked).encode()).hexdigest()[:12]
+    return Path(os.path.abspath(dataset.files[0])).with_name(f"{names}.map")
 
 
 def as_catalogue(features: ArrayLike | Catalogue | str | Path) -> Catalogue:

@@ -13,6 +13,7 @@ from tests import naive
 
 import recurrank as rr
 from recurrank.design import optimal
+from recurrank.design.basis import start
 from recurrank.design.steps import caratheodory, wolfe_atwood
 
 
@@ -195,3 +196,29 @@ def test_not_finite_is_named_by_place(value):
     features[9_000, 13] = value
     with pytest.raises(ValueError, match=r"^features\[9000, 13\]: .* is not finite"):
         rr.g_optimal(features)
+
+
+def test_a_catalogue_of_zeros_but_for_a_few_rows(monkeypatch):
+    """None of which is in the sample that designs begin with."""
+    features = np.zeros((40_000, 32), np.float32)
+    sampled = np.union1d(start(40_000, optimal.POOL_NUMBERS // 32), start(40_000))
+    places = np.setdiff1d(np.arange(40_000), sampled)[:5]
+    features[places] = np.random.default_rng(0).standard_normal((5, 32))
+    design = rr.g_optimal(features)
+    assert design.support.tolist() == places.tolist()
+    assert design.rank == 5
+    assert design.value == pytest.approx(5)
+    assert set(places) <= set(rr.volumetric_spanner(features).support)
+    assert set(rr.RecurRank(features, 1, 1000, seed=0).blocks[0].explored) == set(places)
+
+
+def test_fewer_points_of_many():
+    """Several rounds of null vectors, and Q as it was but for a factor of at least 1."""
+    rng = np.random.default_rng(1)
+    points, weights = rng.standard_normal((200, 6)), rng.dirichlet(np.ones(200))
+    fewer = caratheodory(points, weights)
+    assert (fewer > 0).sum() <= 21
+    before, after = (points.T * weights) @ points, (points.T * fewer) @ points
+    factor = after[0, 0] / before[0, 0]
+    assert factor >= 1
+    np.testing.assert_allclose(after, factor * before, rtol=1e-8, atol=1e-10)

@@ -34,7 +34,7 @@ def catalogue(tmp_path_factory):
     features[[17, 20_000], 6] = 1
     features[5000:5100] = features[0]
     folder = tmp_path_factory.mktemp("items")
-    edges = [0, 9000, 9001, 21_500, ROWS]
+    edges = [0, 0, 9000, 9001, 21_500, ROWS]  # the first file is empty
     for number, (start, stop) in enumerate(itertools.pairwise(edges)):
         table = pa.table({"embedding": pa.array(list(features[start:stop].astype(np.float32)), pa.list_(pa.float32()))})
         pq.write_table(table, folder / f"part-{number}.parquet", row_group_size=1111)

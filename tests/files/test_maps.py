@@ -205,8 +205,115 @@ def test_a_damaged_map_is_told(tmp_path):
     rr.Catalogue.open(tmp_path / "x.parquet")
     features = tmp_path / "x.parquet.map" / "features.npy"
     os.truncate(features, 5000)
-    with pytest.raises(ValueError, match=r"features\.npy: 5,000 bytes instead of 24,128; delete x\.parquet\.map"):
+    with pytest.raises(ValueError, match=r"damaged map \(features\.npy has 5,000 bytes instead of 24,128\); delete it"):
         rr.Catalogue.open(tmp_path / "x.parquet")
+
+
+@pytest.mark.parametrize(
+    "about",
+    [
+        b"",
+        b"[]",
+        b"5",
+        b"\xff",
+        b'{"format": 1}',
+        b'{"format": 1, "rows": "x", "dim": 6, "scales": [1, 1, 1, 1, 1, 1], "ids": null}',
+        b'{"format": 1, "rows": 1000, "dim": null, "scales": [1, 1, 1, 1, 1, 1], "ids": null}',
+        b'{"format": 1, "rows": 1000, "dim": 6, "scales": "x", "ids": null}',
+        b'{"format": 1, "rows": 1000, "dim": 6, "scales": [1], "ids": null}',
+        b'{"format": 99}',
+    ],
+)
+def test_a_damaged_description_is_told_and_made_anew_from_the_parquet(tmp_path, about):
+    pq.write_table(listed(), tmp_path / "x.parquet")
+    rr.Catalogue.open(tmp_path / "x.parquet")
+    folder = tmp_path / "x.parquet.map"
+    (folder / "about.json").write_bytes(about)
+    with pytest.raises(ValueError, match=r"x\.parquet\.map: (a damaged map|not a map|a map of format)") as caught:
+        rr.Catalogue.open(folder)
+    assert "\n" not in str(caught.value)
+    if b"99" not in about:
+        np.testing.assert_array_equal(rr.Catalogue.open(tmp_path / "x.parquet").features, FEATURES)
+
+
+def test_nothing_but_a_map_is_replaced(tmp_path):
+    folder = tmp_path / "items"
+    folder.mkdir()
+    pq.write_table(listed(), folder / "x.parquet")
+    (tmp_path / "keep").mkdir()
+    (tmp_path / "keep" / "mine").write_text("mine")
+    (tmp_path / "file").write_text("mine")
+    for to, says in (
+        ("keep", r"keep: holds other things than a map \(mine\)"),
+        ("items", "x.parquet"),
+        ("file", "is no folder"),
+    ):
+        with pytest.raises(ValueError, match=says):
+            rr.Catalogue.open(folder, to=tmp_path / to)
+    assert (tmp_path / "keep" / "mine").read_text() == (tmp_path / "file").read_text() == "mine"
+    assert (folder / "x.parquet").is_file()
+    pq.write_table(listed(0 * FEATURES), folder / "x.parquet")
+    with pytest.raises(ValueError, match="every feature of every item is zero"):
+        rr.Catalogue.open(folder, to=tmp_path / "deep" / "er" / "map")
+    assert not (tmp_path / "deep").exists()
+
+
+def test_odd_names_and_places(tmp_path, monkeypatch):
+    folder = tmp_path / "dir [old] *"
+    folder.mkdir()
+    pq.write_table(listed(), folder / "it[1]?.parquet")
+    assert len(rr.Catalogue.open(folder / "it[1]?.parquet")) == len(rr.Catalogue.open(folder)) == 1000
+    monkeypatch.chdir(folder)
+    for where in (".", "*.parquet", "./*.parquet", str(folder / "*.parquet")):
+        np.testing.assert_array_equal(rr.Catalogue.open(where).features, FEATURES)
+    assert len([name for name in leftovers(folder) if name != "it[1]?.parquet.map"]) == 1  # one map of one pattern
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "real")
+    for _ in range(2):
+        pq.write_table(listed(), folder / "it[1]?.parquet")
+        rr.Catalogue.open(folder, to=tmp_path / "link")
+    assert (tmp_path / "link").is_symlink()
+    assert (tmp_path / "real" / "features.npy").is_file()
+
+
+@pytest.mark.parametrize(
+    ("columns", "options", "says"),
+    [
+        ({"id": [1, 2], "f": [1.0, 2.0]}, {"features": ["f", "f"]}, "column 'f' is there, or asked for, twice"),
+        ({"id": [1, 2], "f": [1.0, 2.0]}, {"features": "id", "ids": "id"}, "column 'id' is there, or asked for, twice"),
+        ({"id": [1, 2], "f": [1.0, 2.0]}, {"features": []}, "features: .* is not the name of a column"),
+        ({"id": [1, 2], "f": [1.0, 2.0]}, {"features": 3}, "features: 3 is not the name of a column"),
+        ({"id": [1, 2], "f": [1.0, 2.0]}, {"ids": ""}, "no column ''"),
+        (
+            {"year": [1, 2], "f": [{"a": 1}, {"a": 2}]},
+            {},
+            "column 'f' holds struct<.*> which may be features or not|column 'f'",
+        ),
+        ({"id": pa.array([b"\xff\xfe", b"a"]).view(pa.string()), "f": [1.0, 2.0]}, {}, "an id is no text in UTF-8"),
+    ],
+)
+def test_columns_that_will_not_do(tmp_path, columns, options, says):
+    pq.write_table(pa.table(columns), tmp_path / "x.parquet")
+    with pytest.raises(ValueError, match=says):
+        rr.Catalogue.open(tmp_path / "x.parquet", **options)
+    assert leftovers(tmp_path) == []
+
+
+def test_two_columns_of_one_name(tmp_path):
+    arrays = [pa.array(["a", "b"]), pa.array([1.0, 2.0]), pa.array([3.0, 4.0])]
+    pq.write_table(pa.Table.from_arrays(arrays, names=["id", "f", "f"]), tmp_path / "x.parquet")
+    with pytest.raises(ValueError, match="column 'f' is there, or asked for, twice"):
+        rr.Catalogue.open(tmp_path / "x.parquet")
+
+
+def test_tensors_categories_and_empty_files(tmp_path):
+    tensors = pa.FixedShapeTensorArray.from_numpy_ndarray(np.ascontiguousarray(FEATURES))
+    table = pa.table({"id": pa.array(IDS).dictionary_encode(), "year": list(range(1000)), "embedding": tensors})
+    pq.write_table(table.slice(0, 0), tmp_path / "a.parquet")
+    pq.write_table(table, tmp_path / "b.parquet")
+    catalogue = rr.Catalogue.open(tmp_path)
+    np.testing.assert_array_equal(catalogue.features, FEATURES)
+    assert list(catalogue.ids) == IDS
 
 
 def test_damaged_ids_are_told(tmp_path):
@@ -233,6 +340,18 @@ for work in works:
 """
 
 
+TRUNCATED_NAMES = """
+import os, recurrank as rr
+catalogue = rr.Catalogue.open({path!r})
+os.truncate({path!r} + "/ids", 0)
+for work in (lambda: catalogue.ids[7], lambda: list(catalogue.ids), lambda: catalogue.fingerprint):
+    try:
+        work()
+    except ValueError as error:
+        print(error)
+"""
+
+
 def test_a_map_truncated_behind_our_back_is_no_crash(tmp_path):
     path = tmp_path / "x.npy"
     np.save(path, np.random.default_rng(0).standard_normal((200_000, 8)).astype(np.float32))
@@ -240,6 +359,14 @@ def test_a_map_truncated_behind_our_back_is_no_crash(tmp_path):
     assert out.returncode == 0, out.stderr
     lines = out.stdout.splitlines()
     assert len(lines) == 4
+    pq.write_table(listed(), tmp_path / "y.parquet")
+    rr.Catalogue.open(tmp_path / "y.parquet")
+    names = TRUNCATED_NAMES.format(path=str(tmp_path / "y.parquet.map"))
+    out = subprocess.run([sys.executable, "-c", names], capture_output=True, text=True, timeout=120)
+    assert out.returncode == 0, out.stderr
+    assert [line.split(": ")[1] for line in out.stdout.splitlines()] == [
+        "0 bytes are left of the 14,890 when it was opened; restore the file"
+    ] * 3
     assert all("x.npy: 200,000 bytes are left of the 6,400,128 when it was opened" in line for line in lines)
 
 
@@ -262,7 +389,7 @@ def converting(path, pause=0.0, **options):
     )
 
 
-@pytest.mark.parametrize("torn", [False, True])
+@pytest.mark.parametrize("torn", ["", "features.npy", "ids", "ids.npy"])
 def test_killed_conversion_goes_on_where_it_stopped(tmp_path, torn):
     """Kill -9 in the middle; then, once, a written group is damaged, which its checksum shows."""
     pq.write_table(listed(), tmp_path / "x.parquet", row_group_size=100)
@@ -278,8 +405,8 @@ def test_killed_conversion_goes_on_where_it_stopped(tmp_path, torn):
     journal = [json.loads(line) for line in (part / "done").read_text().splitlines()]
     assert 1 <= len(journal) < 10
     if torn:
-        with open(part / "features.npy", "r+b") as file:
-            file.seek(128)
+        with open(part / torn, "r+b") as file:
+            file.seek(140)
             file.write(b"torn")
         with open(part / "done", "a") as file:
             file.write("[900, 17, [0.")

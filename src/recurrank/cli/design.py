@@ -20,6 +20,7 @@ from recurrank.cli.shared import console, json_option, print_json, progress_bar
 @click.option("--spanner", is_flag=True, help="A volumetric spanner instead of a G-optimal design.")
 @click.option("--column", help="Of Parquet, the column of lists with the features; by default the only one.")
 @click.option("--ids", help="Of Parquet, the column with the items' ids, by default `id` if there is one.")
+@click.option("--dim", type=int, help="Of a file of float32 numbers alone, how many features a row has.")
 @click.option("--map", "to", type=click.Path(path_type=Path), help="Where to keep the map of Parquet, if not beside it.")
 @click.option(
     "--engine", default="local", show_default=True, help="local, or dask:ADDRESS: Parquet read by a cluster's workers."
@@ -31,6 +32,7 @@ def command(
     spanner: bool,
     column: str | None,
     ids: str | None,
+    dim: int | None,
     to: Path | None,
     engine: str,
     as_json: bool,
@@ -41,33 +43,35 @@ def command(
     """
     from recurrank._dask import address_of
     from recurrank.catalogue import Catalogue
-    from recurrank.design.optimal import g_optimal
+    from recurrank.design.optimal import as_tolerance, g_optimal
     from recurrank.design.spanner import volumetric_spanner
 
-    address = address_of(engine)
+    address, tolerance = address_of(engine), as_tolerance(tolerance)
+    if to is not None and address is not None:
+        raise ValueError("map: a cluster's workers read Parquet as it is; leave out --map, or --engine")
     where = features[0] if len(features) == 1 else list(features)
     names: Any = None
     if address is not None:
         if spanner:
             raise ValueError("spanner: only G-optimal designs are found on a cluster; leave out --spanner, or --engine")
-        items, dim, design, seconds = _clustered(address, where, column, ids, tolerance)
+        items, width, design, seconds = _clustered(address, where, column, ids, tolerance)
     else:
         with progress_bar("converting to a map", 1) as bar:
             progress = _share(bar)
-            catalogue = Catalogue.open(where, features=column, ids=ids, to=to, progress=progress)
-        items, dim, names = len(catalogue), catalogue.dim, catalogue.ids
+            catalogue = Catalogue.open(where, features=column, ids=ids, dim=dim, to=to, progress=progress)
+        items, width, names = len(catalogue), catalogue.dim, catalogue.ids
         began = time.perf_counter()
         design = volumetric_spanner(catalogue.features) if spanner else g_optimal(catalogue.features, tolerance)
         seconds = time.perf_counter() - began
-    _say(items, dim, design, seconds, names, as_json)
+    _say(items, width, design, seconds, names, as_json)
 
 
 def _clustered(address: str, where: Any, column: str | None, ids: str | None, tolerance: float) -> tuple[int, int, Any, float]:
-    from recurrank.design.optimal import as_tolerance, optimal_design
+    from recurrank.design.optimal import optimal_design
     from recurrank.files.cluster import on_cluster
     from recurrank.files.parquet import Dataset
 
-    dataset, tolerance = Dataset(where, column, ids), as_tolerance(tolerance)
+    dataset = Dataset(where, column, ids)
     with progress_bar("a pass", 1) as bar, on_cluster(dataset, address, _share(bar)) as source:
         began = time.perf_counter()
         design = optimal_design(source, tolerance)

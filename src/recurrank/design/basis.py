@@ -44,7 +44,7 @@ def start(count: int, most: int = START_ROWS) -> Ints:
     """Which of so many rows to begin with: a fixed pseudo-random choice, or all of a few."""
     if count <= most:
         return np.arange(count)
-    return np.sort(np.random.default_rng(0).choice(count, most, replace=False))
+    return np.unique(np.random.default_rng(0).integers(count, size=most))  # a few less, where some were drawn twice
 
 
 def scales_of(rows: Rows) -> Floats:
@@ -97,6 +97,11 @@ def inverse(matrix: Floats) -> Floats:
 def root(matrix: Floats) -> Floats:
     """F with F F' = matrix, for a symmetric positive definite matrix that rounding has made a little lopsided."""
     return np.asarray(np.linalg.cholesky((matrix + matrix.T) / 2), dtype=np.float64)
+
+
+def by_length(scales: Floats) -> Lens:
+    """A lens that shows the lengths of rows, columns made equal, instead of leverages."""
+    return Lens(np.diag(1 / scales), np.empty((len(scales), 0)), scales, np.inf)
 
 
 def lens(basis: Basis, precision: Floats) -> Lens:

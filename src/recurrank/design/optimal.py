@@ -42,7 +42,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from recurrank._arrays import Floats, Ints, as_features, as_number
-from recurrank.design.basis import START_ROWS, lens, start, without_zeros
+from recurrank.design.basis import START_ROWS, by_length, lens, start, without_zeros
 from recurrank.design.pool import Pool
 from recurrank.design.scan import Found, Lens, Rows, one_thread
 
@@ -113,7 +113,10 @@ def optimal_design(source: Source, tolerance: float) -> Design:
     most = max(START_ROWS, POOL_NUMBERS // source.dim)
     sample = start(len(source), most)
     scales, rows = source.begin(sample)
-    pool = Pool(sample, rows, without_zeros(scales), source.precise)
+    scales = without_zeros(scales)
+    if not rows.any():  # most rows are zero: begin with the longest
+        sample, _, rows, *_ = source.scan(by_length(scales), most)
+    pool = Pool(sample, rows, scales, source.precise)
     if len(sample) == len(source):  # all of it is in memory
         pool.balance(tolerance)
         value, scans = pool.known, 1
@@ -136,11 +139,11 @@ def _certify(source: Source, pool: Pool, tolerance: float, most: int) -> tuple[f
         scans += 1
         then, missed = pool.support(), len(found.outside) > 0
         value = float(found.lever[0])
-        pool.admit(found)
+        rest = pool.admit(found)
         if not missed and value <= pool.rank * (1 + tolerance):
             pool.known = value
             break
         pool.balance(better)
         # x' Q_now^+ x <= rho x' Q_scan^+ x, with Q_scan that of the pass
-        bound = np.inf if missed else found.rest * pool.growth(*then)
+        bound = np.inf if missed else rest * pool.growth(*then)
     return pool.known, scans

@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from recurrank._arrays import Bools, Floats, Ints
-from recurrank.design.basis import LARGEST_COORDINATE, basis_of, enlarged, lens, rebase, root, start
+from recurrank.design.basis import LARGEST_COORDINATE, START_ROWS, basis_of, enlarged, lens, rebase, root, start
 from recurrank.design.basis import inverse as invert
 from recurrank.design.scan import Found, Rows
 from recurrank.design.steps import caratheodory, levers, solve
@@ -35,6 +35,8 @@ class Pool:
     def __init__(self, places: Ints, rows: Floats, scales: Floats, precise: bool) -> None:
         self.places, self.rows, self.precise = places, rows, precise
         few = start(len(rows))
+        if not rows[few].any():  # most rows are zero: begin with the others
+            few = np.flatnonzero(rows.any(axis=1))[:START_ROWS]
         self.basis, first = basis_of(rows[few], scales, precise)
         self.weights = np.zeros(len(rows))
         self.weights[few[first]] = 1 / len(first)
@@ -90,8 +92,8 @@ class Pool:
             self.weights[wider[first]] = 1 / len(first)
             self._active = wider
 
-    def admit(self, found: Found) -> None:
-        """Become the supporting rows and what a pass over the catalogue found worth considering."""
+    def admit(self, found: Found) -> float:
+        """Become the supporting rows and what a pass over the catalogue found worth considering; a bound for all others."""
         held = self.weights > 0
         worth = can_support(found.lever, float(found.lever[0]), self.rank) & (len(found.outside) == 0)
         worth[:1] = True  # the largest leverage of all stays known
@@ -103,6 +105,7 @@ class Pool:
         self._active = np.flatnonzero(self.weights)
         if len(found.outside):
             self._widen(np.flatnonzero(np.isin(self.places, found.outside)))
+        return float(max(found.rest, found.lever[~worth].max(initial=0.0)))
 
     def support(self) -> tuple[Floats, Floats]:
         """The rows with weight, and their weights."""

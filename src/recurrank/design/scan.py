@@ -51,7 +51,7 @@ class Rows:
         self.features = features
         self.index = index
         self._scales = scales
-        self._file = _file_of(features)
+        self._file = MappedFile.of(features)
 
     def __len__(self) -> int:
         return len(self.features) if self.index is None else len(self.index)
@@ -118,10 +118,7 @@ class Rows:
 
     def _look(self) -> None:
         if self._file is not None:
-            mapped, needed, name = self._file
-            size = mapped.size()
-            if size < needed:
-                raise ValueError(f"{name}: {size:,} bytes are left of the {needed:,} when it was opened; restore the file")
+            self._file.look()
 
 
 class Lens(NamedTuple):
@@ -265,8 +262,9 @@ def over_parts(rows: Rows, work: Callable[[slice], None]) -> None:
     """Do the work for every part, on all processors."""
     parts = rows.parts()
     with one_thread():
-        if len(parts) == 1:
-            work(parts[0])
+        if len(parts) < 2:
+            for part in parts:
+                work(part)
         else:
             with ThreadPoolExecutor(min(len(parts), os.cpu_count() or 1)) as pool:
                 for _ in pool.map(work, parts):
@@ -339,12 +337,28 @@ def _products(stored: Features, vector: Floats, scale: float, out: Floats) -> No
         out[i] = np.rint(total * scale) / scale if scale > 0 else total
 
 
-def _file_of(features: Features) -> tuple[mmap.mmap, int, str] | None:
-    """The file that an array is mapped from: its map, how long it has to be, and its name."""
-    name, start = "features", 0
-    base: Any = features
-    while base is not None and not isinstance(base, mmap.mmap):
-        if isinstance(base, np.memmap) and base.filename is not None:
-            name, start = str(base.filename), base.offset - base.offset % mmap.ALLOCATIONGRANULARITY
-        base = getattr(base, "base", None)
-    return None if base is None else (base, start + len(base), name)
+class MappedFile(NamedTuple):
+    """The file that an array is mapped from."""
+
+    mapped: mmap.mmap
+    needed: int  # how long it has to be
+    name: str
+
+    @classmethod
+    def of(cls, array: np.ndarray[Any, Any]) -> MappedFile | None:
+        """None for an array that is in memory."""
+        name, start = "features", 0
+        base: Any = array
+        while base is not None and not isinstance(base, mmap.mmap):
+            if isinstance(base, np.memmap) and base.filename is not None:
+                name, start = str(base.filename), base.offset - base.offset % mmap.ALLOCATIONGRANULARITY
+            base = getattr(base, "base", None)
+        return None if base is None else cls(base, start + len(base), name)
+
+    def look(self) -> None:
+        """Reading what is no longer there would end the process; raise ValueError instead."""
+        size = self.mapped.size()
+        if size < self.needed:
+            raise ValueError(
+                f"{self.name}: {size:,} bytes are left of the {self.needed:,} when it was opened; restore the file"
+            )

@@ -25,7 +25,19 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from recurrank._arrays import Bools, Floats, as_features, as_seed
-from recurrank.design.basis import Basis, basis_of, enlarged, inverse, lens, rebase, root, start, without_zeros
+from recurrank.design.basis import (
+    START_ROWS,
+    Basis,
+    basis_of,
+    by_length,
+    enlarged,
+    inverse,
+    lens,
+    rebase,
+    root,
+    start,
+    without_zeros,
+)
 from recurrank.design.optimal import Design
 from recurrank.design.scan import Rows, leverages, one_thread
 
@@ -72,8 +84,10 @@ def spanner_design(rows: Rows, rng: np.random.Generator) -> Design:
 
 def _spanning_basis(rows: Rows) -> Basis:
     """A basis of the span of all rows."""
-    held = rows.take(start(len(rows)))
-    basis, first = basis_of(held, without_zeros(rows.scales()), rows.precise)
+    held, scales = rows.take(start(len(rows))), without_zeros(rows.scales())
+    if not held.any():  # most rows are zero: begin with the longest
+        held = rows.scan(by_length(scales), START_ROWS).rows
+    basis, first = basis_of(held, scales, rows.precise)
     while basis.rank < rows.dim:
         outside = rows.scan(lens(basis, np.eye(basis.rank)), 1).outside_rows
         if not len(outside):

@@ -12,6 +12,9 @@ import scipy.linalg
 from recurrank._arrays import Floats
 from recurrank.design.basis import inverse as invert
 
+BETWEEN_QR = 32
+"""Points that are dropped before the null vectors are computed anew: each dropped one costs them a little accuracy."""
+
 
 def levers(points: Floats, inverse: Floats) -> Floats:
     """The leverage of each point."""
@@ -77,16 +80,21 @@ def caratheodory(points: Floats, weights: Floats) -> Floats:
     """
     weights = weights / weights.sum()
     rank = points.shape[1]
-    upper = np.triu_indices(rank)
-    while (weights > 0).sum() > rank * (rank + 1) // 2:
-        held = np.flatnonzero(weights > 0)[: rank * (rank + 1) // 2 + 1]
+    most, upper = rank * (rank + 1) // 2, np.triu_indices(rank)
+    held = np.flatnonzero(weights > 0)
+    while len(held) > most:
         squares = points[held][:, upper[0]] * points[held][:, upper[1]]
-        null = scipy.linalg.svd(squares.T)[2][-1]
-        if null.sum() > 0:
-            null = -null
-        falling = null < 0
-        limits = weights[held][falling] / -null[falling]
-        weights[held] = np.maximum(weights[held] + limits.min() * null, 0.0)
-        weights[held[falling][np.argmin(limits)]] = 0.0
+        # What a complete QR has beyond the columns: as many v, orthogonal to each other, as there are points too many.
+        null = scipy.linalg.qr(squares)[0][:, most:]
+        for _ in range(min(null.shape[1], BETWEEN_QR)):
+            v = null[:, 0] if null[:, 0].sum() <= 0 else -null[:, 0]
+            falling = np.flatnonzero(v < 0)
+            limits = weights[held[falling]] / -v[falling]
+            gone = falling[np.argmin(limits)]
+            weights[held] = np.maximum(weights[held] + limits.min() * v, 0.0)
+            weights[held[gone]] = 0.0
+            # The other v without the point that is gone.
+            null = np.delete(null[:, 1:] - np.outer(v, null[gone, 1:] / v[gone]), gone, axis=0)
+            held = np.delete(held, gone)
         weights /= weights.sum()
     return weights

@@ -21,7 +21,7 @@ import shutil
 import threading
 import zlib
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -34,6 +34,7 @@ from recurrank.files.names import Names
 from recurrank.files.parquet import Dataset, Group, Progress
 
 FORMAT = 1
+OURS = ("features.npy", "ids", "ids.npy", "about.json", "source.json", "done")
 
 
 class Map(NamedTuple):
@@ -48,20 +49,23 @@ def open_map(folder: Path) -> Map:
     """The catalogue in a map; ValueError, in one line, for a folder that is none or is damaged."""
     about = _about(folder)
     if about is None:
-        raise ValueError(f"{folder}: not a map; give the Parquet file that it should be made of")
-    rows, dim = about["rows"], about["dim"]
+        raise ValueError(f"{folder}: not a map, or a damaged one; give the Parquet file that it should be made of")
     path = folder / "features.npy"
-    size = path.stat().st_size if path.is_file() else 0
-    whole = len(npy_header((rows, dim), "<f4")) + rows * dim * 4
-    if size != whole:
-        raise ValueError(f"{path}: {size:,} bytes instead of {whole:,}; delete {folder.name} and convert it again")
-    features = np.load(path, mmap_mode="r", allow_pickle=False)
-    if features.shape != (rows, dim) or features.dtype != np.float32:
-        raise ValueError(f"{path}: {features.shape} {features.dtype} instead of ({rows}, {dim}) float32; delete {folder.name}")
-    ids = Names.open(folder / "ids", folder / "ids.npy") if about["ids"] else None
-    if ids is not None and len(ids) != rows:
-        raise ValueError(f"{folder}: {len(ids)} ids for {rows} items; delete it and convert again")
-    return Map(features, ids, np.array(about["scales"]))
+    try:
+        rows, dim, scales = int(about["rows"]), int(about["dim"]), np.array(about["scales"], dtype=np.float64)
+        size = path.stat().st_size if path.is_file() else 0
+        whole = len(npy_header((rows, dim), "<f4")) + rows * dim * 4
+        if size != whole:
+            raise ValueError(f"features.npy has {size:,} bytes instead of {whole:,}")
+        features = np.load(path, mmap_mode="r", allow_pickle=False)
+        ids = Names.open(folder / "ids", folder / "ids.npy") if about["ids"] is not None else None
+        if features.shape != (rows, dim) or features.dtype != np.float32 or len(scales) != dim or not np.isfinite(scales).all():
+            raise ValueError("features.npy and about.json do not fit")
+        if ids is not None and len(ids) != rows:
+            raise ValueError(f"{len(ids)} ids for {rows} items")
+    except (KeyError, TypeError, ValueError, EOFError, OSError) as error:
+        raise ValueError(f"{folder}: a damaged map ({' '.join(str(error).split())}); delete it and convert again") from error
+    return Map(features, ids, scales)
 
 
 def convert(dataset: Dataset, folder: Path, progress: Progress | None = None) -> None:
@@ -70,32 +74,35 @@ def convert(dataset: Dataset, folder: Path, progress: Progress | None = None) ->
     if _made_of(folder, source):
         return
     part = folder.with_name(folder.name + ".part")
+    for place in (folder, part):
+        _only_ours(place)
+    missing = [above for above in part.parents if not above.exists()]
     try:
         part.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise ValueError(f"{part}: cannot be made ({error.strerror}); say where the map should be") from error
     with _alone(part):
-        if _made_of(folder, source):  # another process has just made it
-            shutil.rmtree(part, ignore_errors=True)
-            return
         try:
-            _Conversion(dataset, part, source, progress).run()
-            _replace(part, folder)
+            if not _made_of(folder, source):  # another process may just have made it
+                _Conversion(dataset, part, source, progress).run()
+                _replace(part, folder)
         except OSError as error:
-            shutil.rmtree(part, ignore_errors=True)
+            _forget(part, missing)
             raise ValueError(f"{folder}: could not be written ({error.strerror or error}); nothing is left of it") from error
-        except ValueError:
-            shutil.rmtree(part, ignore_errors=True)
+        except Exception:
+            _forget(part, missing)
             raise
+        shutil.rmtree(part, ignore_errors=True)
 
 
 class _Done(NamedTuple):
     """A row group that is written: a line of the journal. Groups are entered in order."""
 
     start: int
-    checksum: int
+    checksum: int  # of its features
     scales: list[float]
     letters: int  # where its ids end
+    ids_checksum: int  # of their text, and of where they end
 
 
 class _Conversion:
@@ -115,22 +122,27 @@ class _Conversion:
         with contextlib.ExitStack() as files:
             file = self._open(files, "features.npy", len(self.head) + self.rows * self.dim * 4)
             os.pwrite(file, self.head, 0)
-            before = before[: self._intact(file, before)]
+            ids = self._open_ids(files)
+            before = before[: self._intact(file, ids, before)]
             self._count(sum(group.rows for group in self.dataset.groups[: len(before)]))
             journal = files.enter_context(open(self.part / "done", "w", buffering=1))  # a line at a time
             journal.writelines(json.dumps(done) + "\n" for done in before)
-            text = self._text(files, before[-1].letters if before else 0)
             syncing = files.enter_context(ThreadPoolExecutor(1))
-            scales = np.zeros(self.dim)
+            synced: list[Future[None]] = []
+            scales, letters = np.zeros(self.dim), before[-1].letters if before else 0
             for done in before:
                 np.maximum(scales, done.scales, out=scales)
-            for group, here, checksum, ids in self._written(file, self.dataset.groups[len(before) :]):
+            for group, here, checksum, names in self._written(file, self.dataset.groups[len(before) :]):
                 np.maximum(scales, here, out=scales)
-                letters = text(group.start, ids)
-                journal.write(json.dumps(_Done(group.start, checksum, here.tolist(), letters)) + "\n")
-                syncing.submit(os.fsync, file)  # meanwhile, so that little is left to be done at the end
-            syncing.shutdown(cancel_futures=True)
-            os.fsync(file)
+                letters, ids_checksum = self._write_ids(ids, group.start, letters, names)
+                journal.write(json.dumps(_Done(group.start, checksum, here.tolist(), letters, ids_checksum)) + "\n")
+                synced.append(syncing.submit(os.fsync, file))  # meanwhile, so that little is left to be done at the end
+            for sync in synced:  # the system tells of a failed write once
+                sync.result()
+            if ids is not None:
+                os.ftruncate(ids[0], letters)
+            for number in (file, *(ids or ())):
+                os.fsync(number)
         self._finish(scales)
 
     def _journal(self) -> list[_Done]:
@@ -141,55 +153,57 @@ class _Conversion:
                 stale.unlink()
             source.write_text(json.dumps(self.source))
             return []
-        found = []
-        for line in journal.read_text().splitlines():
-            with contextlib.suppress(ValueError):  # the last one may be torn
+        found: list[_Done] = []
+        with contextlib.suppress(ValueError, TypeError):  # the last line may be torn
+            for line in journal.read_bytes().splitlines():
                 found.append(_Done(*json.loads(line)))
         return found
 
-    def _intact(self, file: int, before: list[_Done]) -> int:
-        """How many groups, from the first on, still have their checksum."""
+    def _intact(self, file: int, ids: tuple[int, int] | None, before: list[_Done]) -> int:
+        """How many groups, from the first on, still have their checksums."""
+        letters = 0
         for number, (group, done) in enumerate(zip(self.dataset.groups, before, strict=False)):
-            checksum, at, left = 0, self._at(group.start), group.rows * self.dim * 4
-            while left:
-                data = os.pread(file, min(left, 1 << 24), at)
-                checksum, at, left = zlib.crc32(data, checksum), at + len(data), left - len(data)
-            if (group.start, checksum) != (done.start, done.checksum):
+            checksum = _checksum(file, self._at(group.start), group.rows * self.dim * 4)
+            names = 0
+            if ids is not None:
+                names = _checksum(ids[0], letters, done.letters - letters)
+                names = _checksum(ids[1], self._end_at(group.start), group.rows * 8, names)
+            if (group.start, checksum, names) != (done.start, done.checksum, done.ids_checksum):
                 return number
+            letters = done.letters
         return len(before)
 
     def _open(self, files: contextlib.ExitStack, name: str, size: int) -> int:
         """A file with all its room at once, so that a disk that is too full says so before the work is done."""
         file = os.open(self.part / name, os.O_RDWR | os.O_CREAT, 0o644)
         files.callback(os.close, file)
-        if hasattr(os, "posix_fallocate"):
+        if size and hasattr(os, "posix_fallocate"):
             os.posix_fallocate(file, 0, size)
-        os.ftruncate(file, size)
+        if size:
+            os.ftruncate(file, size)
         return file
 
-    def _text(self, files: contextlib.ExitStack, letters: int) -> Callable[[int, list[Any]], int]:
-        """How to write a group's ids after the others, of which there are so many letters; where they then end."""
+    def _open_ids(self, files: contextlib.ExitStack) -> tuple[int, int] | None:
+        """The ids' text, and where each ends."""
         if self.named is None:
-            return lambda start, ids: 0
-        text = os.open(self.part / "ids", os.O_WRONLY | os.O_CREAT, 0o644)
-        files.callback(os.close, text)
-        os.ftruncate(text, letters)
-        file = self._open(files, "ids.npy", len(self.ends_head) + (self.rows + 1) * 8)
-        os.pwrite(file, self.ends_head + bytes(8), 0)
-        end = letters
+            return None
+        text, ends = self._open(files, "ids", 0), self._open(files, "ids.npy", len(self.ends_head) + (self.rows + 1) * 8)
+        os.pwrite(ends, self.ends_head + bytes(8), 0)
+        return text, ends
 
-        def write(start: int, ids: list[Any]) -> int:
-            nonlocal end
-            at = len(self.ends_head) + (start + 1) * 8
-            for column in ids:
-                places, written = _letters(column)
-                _write_all(text, written, end)
-                ends = places[1:] - places[0] + end
-                _write_all(file, memoryview(ends).cast("B"), at)
-                end, at = int(ends[-1]), at + ends.nbytes
-            return end
-
-        return write
+    def _write_ids(self, files: tuple[int, int] | None, start: int, end: int, names: list[Any]) -> tuple[int, int]:
+        """Write a group's ids after the others, which end at ``end``; where they then end, and a checksum."""
+        if files is None:
+            return 0, 0
+        begin, at = end, self._end_at(start)
+        for column in names:
+            places, written = _letters(column)
+            _write_all(files[0], written, end)
+            ends = places[1:] - places[0] + end
+            _write_all(files[1], memoryview(ends).cast("B"), at)
+            end, at = int(ends[-1]), at + ends.nbytes
+        first = self._end_at(start)
+        return end, _checksum(files[1], first, at - first, _checksum(files[0], begin, end - begin))
 
     def _written(self, file: int, groups: list[Group]) -> Iterator[tuple[Group, Floats, int, list[Any]]]:
         """Every group in order, once it is written; some are read ahead, one a processor."""
@@ -244,10 +258,16 @@ class _Conversion:
         about = {"format": FORMAT, "rows": self.rows, "dim": self.dim, "ids": self.named, "scales": scales.tolist()}
         for leftover in ("source.json", "done"):
             (self.part / leftover).unlink()
-        (self.part / "about.json").write_text(json.dumps({**about, "source": self.source}, indent=1))
+        with open(self.part / "about.json", "w") as file:
+            file.write(json.dumps({**about, "source": self.source}, indent=1))
+            file.flush()
+            os.fsync(file.fileno())
 
     def _at(self, row: int) -> int:
         return len(self.head) + row * self.dim * 4
+
+    def _end_at(self, row: int) -> int:
+        return len(self.ends_head) + (row + 1) * 8
 
 
 def _letters(column: Any) -> tuple[NDArray[np.int64], memoryview]:
@@ -255,6 +275,16 @@ def _letters(column: Any) -> tuple[NDArray[np.int64], memoryview]:
     _, offsets, letters = column.buffers()
     places = np.frombuffer(offsets, np.int32)[column.offset : column.offset + len(column) + 1].astype(np.int64)
     return places, memoryview(letters or b"").cast("B")[places[0] : places[-1]]
+
+
+def _checksum(file: int, at: int, length: int, before: int = 0) -> int:
+    """Of a part of a file, after what was before; of as much as is there, if it is shorter."""
+    while length > 0:
+        data = os.pread(file, min(length, 1 << 24), at)
+        if not data:
+            break
+        before, at, length = zlib.crc32(data, before), at + len(data), length - len(data)
+    return before
 
 
 def _write_all(file: int, data: memoryview, at: int) -> None:
@@ -278,27 +308,53 @@ def _source(dataset: Dataset) -> dict[str, Any]:
 
 def _about(folder: Path) -> dict[str, Any] | None:
     try:
-        about: dict[str, Any] = json.loads((folder / "about.json").read_text())
+        about = json.loads((folder / "about.json").read_bytes())
     except (OSError, ValueError):
         return None
+    if not isinstance(about, dict):
+        return None
     if about.get("format") != FORMAT:
-        raise ValueError(f"{folder}: a map of format {about.get('format')}; this version knows {FORMAT}; delete it")
+        raise ValueError(f"{folder}: a map of format {about.get('format')!r}; this version knows {FORMAT}; delete it")
     return about
 
 
 def _made_of(folder: Path, source: dict[str, Any]) -> bool:
     about = _about(folder)
-    return about is not None and about["source"] == source
+    return about is not None and about.get("source") == source
+
+
+def _only_ours(folder: Path) -> None:
+    """Nothing but a map, or the beginning of one, is ever replaced."""
+    if folder.is_dir():
+        other = next((path.name for path in folder.iterdir() if path.name not in OURS), None)
+        if other is not None:
+            raise ValueError(f"{folder}: holds other things than a map ({other}); give another folder for the map")
+    elif folder.exists() or folder.is_symlink():
+        raise ValueError(f"{folder}: is no folder; give another place for the map")
+
+
+def _forget(part: Path, made: list[Path]) -> None:
+    """Remove what was begun, and the folders that were made for it."""
+    shutil.rmtree(part, ignore_errors=True)
+    for above in made:
+        with contextlib.suppress(OSError):
+            above.rmdir()
 
 
 def _replace(part: Path, folder: Path) -> None:
-    """Put the finished map where it belongs, in place of one of older data."""
-    old = folder.with_name(folder.name + ".old")
-    shutil.rmtree(old, ignore_errors=True)
+    """Put the finished map where it belongs, in place of one of older data, and see that the disk has it."""
+    old = part.with_name(f"{part.name}.{os.getpid()}")
     if folder.exists():
         folder.rename(old)
     part.rename(folder)
     shutil.rmtree(old, ignore_errors=True)
+    for changed in (folder, folder.parent):
+        with contextlib.suppress(OSError):  # not every system can
+            number = os.open(changed, os.O_RDONLY)
+            try:
+                os.fsync(number)
+            finally:
+                os.close(number)
 
 
 @contextlib.contextmanager

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from recurrank._arrays import Ints
 from recurrank._compiled import apart
+from recurrank.design.scan import MappedFile
 
 AT_ONCE = 1 << 16
 
@@ -22,6 +23,7 @@ class Names(Sequence[str]):
 
     def __init__(self, text: NDArray[np.uint8], ends: Ints) -> None:
         self._text, self._ends = text, ends  # name i is text[ends[i] : ends[i + 1]]
+        self._files = [file for file in (MappedFile.of(text), MappedFile.of(ends)) if file is not None]
 
     @classmethod
     def open(cls, text: Path, ends: Path) -> Names:
@@ -31,7 +33,8 @@ class Names(Sequence[str]):
             letters = np.memmap(text, np.uint8, "r") if text.stat().st_size else np.empty(0, np.uint8)
         except (OSError, ValueError, EOFError) as error:
             raise ValueError(f"{text.parent}: its ids are missing or damaged ({error})") from error
-        if places.ndim != 1 or places.dtype != np.int64 or places[-1] != len(letters):
+        shaped = places.ndim == 1 and len(places) > 0 and places.dtype == np.int64
+        if not shaped or places[0] != 0 or places[-1] != len(letters) or (np.diff(places) < 0).any():
             raise ValueError(f"{text.parent}: its ids are damaged; delete the folder and convert again")
         return cls(letters, places)
 
@@ -50,16 +53,23 @@ class Names(Sequence[str]):
         at = int(place) + (len(self) if place < 0 else 0)
         if not 0 <= at < len(self):
             raise IndexError(f"ids[{place}]: there are {len(self)}")
+        self._look()
         return self._text[self._ends[at] : self._ends[at + 1]].tobytes().decode()
 
     def __iter__(self) -> Iterator[str]:
         for start in range(0, len(self), AT_ONCE):
+            self._look()
             ends = np.asarray(self._ends[start : start + AT_ONCE + 1])
             text = self._text[ends[0] : ends[-1]].tobytes()
             yield from (text[a:b].decode() for a, b in zip(ends - ends[0], ends[1:] - ends[0], strict=False))
 
+    def _look(self) -> None:
+        for file in self._files:
+            file.look()
+
     def digest(self) -> bytes:
         """The same as :func:`digest_of` the names."""
+        self._look()
         digest = hashlib.sha256(np.asarray(self._ends).tobytes())
         for start in range(0, len(self._text), 1 << 24):
             digest.update(self._text[start : start + (1 << 24)].tobytes())

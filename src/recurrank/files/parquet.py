@@ -86,7 +86,8 @@ class Dataset:
             layout = here
             for number in range(meta.num_row_groups):
                 rows = meta.metadata.row_group(number).num_rows
-                self.groups.append(Group(name, number, start, rows))
+                if rows:
+                    self.groups.append(Group(name, number, start, rows))
                 start += rows
         if layout is None or start == 0:
             raise ValueError(f"{self.files[0]}: no rows; give at least one item")
@@ -102,9 +103,9 @@ class Dataset:
         self._handles, self._pq = threading.local(), _pyarrow(self.files)
 
     def sources(self) -> list[tuple[str, int, int]]:
-        """What each file is: name, size, and time of its last change in nanoseconds."""
+        """What each file is: path, size, and time of its last change in nanoseconds."""
         found = self.system.get_file_info(self.files)
-        return [(Path(one.path).name, int(one.size), int(one.mtime_ns or 0)) for one in found]
+        return [(one.path, int(one.size), int(one.mtime_ns or 0)) for one in found]
 
     def read(
         self, group: Group, *, ids: bool = True, threads: bool = False, kind: type[np.floating[Any]] = np.float32
@@ -121,6 +122,8 @@ class Dataset:
                 batch = next(batches, None)
             if batch is None:
                 return
+            if batch.schema.names != layout.columns:
+                raise ValueError(f"{group.file}: names of columns that pyarrow takes for others ({', '.join(layout.columns)})")
             rows = _Batch(self, group, start - group.start, batch, kind)
             features, scales = rows.listed() if layout.listed else rows.columns(), np.zeros(self.dim)
             if not enlarge(features, scales):
@@ -164,7 +167,7 @@ class _Batch:
 
     def length(self) -> int:
         """Of the first list."""
-        first = self.batch.column(0)[0].as_py()
+        first = _stored(self.batch.column(0))[0].as_py()
         if not first:
             raise self._error(0, self.dataset.layout.features[0], "no features; every item needs its own")
         return len(first)
@@ -174,7 +177,7 @@ class _Batch:
         out = np.empty((len(self.batch), self.dataset.dim), self.kind)
         numbers = []
         for j, name in enumerate(self.dataset.layout.features):
-            column = self.batch.column(j)
+            column = _stored(self.batch.column(j))
             if column.null_count:
                 raise self._error(self._first_null(column), name, "empty; every item needs all features")
             numbers.append(column.to_numpy(zero_copy_only=False))
@@ -190,7 +193,7 @@ class _Batch:
 
     def listed(self) -> Features:
         """A column of lists, as rows."""
-        (name,), column, dim = self.dataset.layout.features, self.batch.column(0), self.dataset.dim
+        (name,), column, dim = self.dataset.layout.features, _stored(self.batch.column(0)), self.dataset.dim
         if column.null_count:
             raise self._error(self._first_null(column), name, "empty; every item needs its features")
         values = column.flatten()
@@ -214,7 +217,12 @@ class _Batch:
         column = self.batch.column(len(self.dataset.layout.features))
         if column.null_count:
             raise self._error(self._first_null(column), name, "no id; every item needs one")
-        return column.cast(pa.string())
+        try:
+            names = column.cast(pa.string())
+            names.validate(full=True)
+        except pa.ArrowInvalid as error:
+            raise self._error(0, name, f"from there on, an id is no text in UTF-8 ({_line(error)})") from error
+        return names
 
     def complain(self, rows: Features) -> None:
         """Name the first number that is not finite."""
@@ -265,12 +273,17 @@ def _even(column: Any, dim: int) -> bool:
 def _layout(name: str, schema: Any, features: str | Sequence[str] | None, ids: str | None) -> Layout:
     import pyarrow as pa
 
-    kinds = dict(zip(schema.names, schema.types, strict=True))
-    named = ids if ids is not None else "id" if "id" in kinds else None
-    wanted = [features] if isinstance(features, str) else None if features is None else list(features)
-    for column in [*(wanted or []), *([ids] if ids else [])]:
+    kinds = {column: _storage(kind) for column, kind in zip(schema.names, schema.types, strict=True)}
+    wanted = _wanted(features)
+    named = ids if ids is not None else "id" if "id" in kinds and "id" not in (wanted or []) else None
+    asked = [*(wanted or []), *([named] if named is not None else [])]
+    for column in asked:
         if column not in kinds:
             raise ValueError(f"{name}: no column {column!r}; it has {', '.join(map(repr, kinds)) or 'none'}")
+    for several in (asked, schema.names):
+        if len(set(several)) < len(several):
+            twice = next(column for column in several if several.count(column) > 1)
+            raise ValueError(f"{name}: column {twice!r} is there, or asked for, twice; each can be used once")
     if wanted is None:
         wanted = _guess(name, {column: kind for column, kind in kinds.items() if column != named})
     listed = _is_list(kinds[wanted[0]])
@@ -281,7 +294,8 @@ def _layout(name: str, schema: Any, features: str | Sequence[str] | None, ids: s
         if not _is_number(of):
             raise ValueError(f"{name}: column {column!r} holds {of}, which are no numbers; name another for the features")
     kind = kinds[named] if named else None
-    if kind is not None and not (pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_integer(kind)):
+    of = kind.value_type if kind is not None and pa.types.is_dictionary(kind) else kind
+    if kind is not None and not (_is_text(of) or pa.types.is_integer(of)):
         raise ValueError(f"{name}: column {named!r} holds {kind}; ids are text or whole numbers")
     return Layout(tuple(wanted), tuple(str(kinds[c]) for c in wanted), listed, named, None if kind is None else str(kind))
 
@@ -292,6 +306,9 @@ def _guess(name: str, kinds: dict[str, Any]) -> list[str]:
     if len(lists) > 1:
         raise ValueError(f"{name}: several list columns ({', '.join(lists)}); name the one with the features")
     numbers = [column for column, kind in kinds.items() if _is_number(kind)]
+    for column, kind in kinds.items():
+        if not lists and not (_is_number(kind) or _is_beside(kind)):
+            raise ValueError(f"{name}: column {column!r} holds {kind}, which may be features or not; name those that are")
     if not lists and not numbers:
         raise ValueError(f"{name}: no list column and no numeric columns; give one of either")
     return lists or numbers
@@ -307,6 +324,15 @@ def _difference(here: Layout, first: Layout) -> str:
         if mine != other:
             return f"column {name!r} holds {mine} instead of {other}"
     return f"ids in column {here.ids!r} ({here.ids_kind}) instead of {first.ids!r} ({first.ids_kind})"
+
+
+def _wanted(features: object) -> list[str] | None:
+    if features is None:
+        return None
+    wanted = [features] if isinstance(features, str) else list(features) if isinstance(features, list | tuple) else []
+    if not wanted or not all(isinstance(column, str) for column in wanted):
+        raise ValueError(f"features: {features!r} is not the name of a column, nor a list of names")
+    return wanted
 
 
 def _files(where: Where) -> tuple[Any, list[str]]:
@@ -334,26 +360,21 @@ def _listed(system: Any, given: str, path: str) -> list[str]:
     from pyarrow import fs
 
     try:
-        if any(letter in path for letter in "*?["):
-            folder = path.rpartition("/")[0] or "."
-            held = system.get_file_info(fs.FileSelector(folder, allow_not_found=True))
-            names = [one.path for one in held if fnmatch.fnmatch(_plain(one.path), _plain(path)) and one.is_file]
-        else:
-            found = system.get_file_info(path)
-            if found.type != fs.FileType.Directory:
-                names = [path] if found.is_file else []
-            else:
-                held = system.get_file_info(fs.FileSelector(path))
-                names = [one.path for one in held if one.is_file and one.path.endswith(".parquet")]
+        found = system.get_file_info(path)
+        if found.is_file:
+            names = [path]
+        elif found.type == fs.FileType.Directory:
+            held = system.get_file_info(fs.FileSelector(path))
+            names = [one.path for one in held if one.is_file and one.path.endswith(".parquet")]
+        else:  # a pattern, in its last part
+            folder, _, pattern = path.rpartition("/")
+            held = system.get_file_info(fs.FileSelector(folder or ".", allow_not_found=True))
+            names = [one.path for one in held if one.is_file and fnmatch.fnmatchcase(one.base_name, pattern)]
     except OSError as error:
         raise ValueError(f"{given}: cannot be listed ({_line(error)})") from error
     if not names:
         raise ValueError(f"{given}: no such file, or none in it that ends in .parquet")
     return sorted(names)
-
-
-def _plain(path: str) -> str:
-    return path.removeprefix("./")
 
 
 def _pyarrow(where: Where) -> Any:
@@ -362,6 +383,34 @@ def _pyarrow(where: Where) -> Any:
     except ImportError as error:
         raise ValueError(f"{where}: Parquet needs pyarrow; install recurrank[parquet]") from error
     return pq
+
+
+def _storage(kind: Any) -> Any:
+    """What an extension of pyarrow's types, such as a tensor of fixed shape, is stored as."""
+    import pyarrow as pa
+
+    return kind.storage_type if isinstance(kind, pa.BaseExtensionType) else kind
+
+
+def _stored(column: Any) -> Any:
+    import pyarrow as pa
+
+    return column.storage if isinstance(column, pa.ExtensionArray) else column
+
+
+def _is_text(kind: Any) -> bool:
+    import pyarrow as pa
+
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or str(kind) == "string_view")
+
+
+def _is_beside(kind: Any) -> bool:
+    """Whether a column is surely no feature: text, bytes, dates, categories, nothing."""
+    import pyarrow as pa
+
+    types = pa.types
+    known = (types.is_temporal, types.is_dictionary, types.is_null, types.is_binary, types.is_large_binary)
+    return _is_text(kind) or str(kind) == "binary_view" or types.is_fixed_size_binary(kind) or any(is_(kind) for is_ in known)
 
 
 def _is_list(kind: Any) -> bool:
