@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from litestar import Request, Response, get
+from litestar.params import FromPath
 
 from recurrank.dashboard import assets, data, pages, view
 from recurrank.dashboard.live import Live
@@ -64,7 +65,7 @@ class Dashboard:
             return pages.render("list.html", "/", script="list.js", demo=self._demo, **spans)
 
         @get("/rankers/{name:str}", include_in_schema=False)
-        async def ranker(name: str) -> Response[str]:
+        async def ranker(name: FromPath[str]) -> Response[str]:
             known = self._service.find(name) is not None or await asyncio.to_thread(self._guarded)
             if not known or not pages.is_name(name):
                 return pages.render("missing.html", "", 404, what=f"There is no ranker called “{name[:80]}”.")

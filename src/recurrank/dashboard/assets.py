@@ -12,6 +12,7 @@ from importlib import resources
 from typing import Any, NamedTuple
 
 from litestar import Request, Response, get
+from litestar.params import FromPath
 
 from recurrank.serving.http.problems import Refused
 
@@ -89,7 +90,7 @@ def addresses() -> dict[str, Any]:
 
 
 @get("/static/{version:str}/{name:str}", include_in_schema=False)
-async def static(version: str, name: str, request: Request[Any, Any, Any]) -> Response[bytes]:
+async def static(version: FromPath[str], name: FromPath[str], request: Request[Any, Any, Any]) -> Response[bytes]:
     """A file; one of another version is the present one, and is not kept."""
     kept = FOREVER if version in (digest(), plotly_digest()) else {**FOREVER, "cache-control": "no-store"}
     if name == "plotly.min.js":

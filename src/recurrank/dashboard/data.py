@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import msgspec
 from litestar import Request, Response, get, put
-from litestar.params import Parameter
+from litestar.params import FromPath, QueryParameter
 from litestar.response import Stream
 
 from recurrank.dashboard import tables, view
@@ -24,8 +24,9 @@ CHUNK = 2_000
 KEPT = 1.0
 """Seconds that a page of the list of rankers is good for: everybody who looks at the same one gets the same."""
 
-Search = Annotated[str, Parameter(max_length=200)]
-Page = Annotated[int, Parameter(ge=1, le=10**9)]
+Search = Annotated[str, QueryParameter(max_length=200)]
+Sort = Annotated[str, QueryParameter(max_length=20)]
+Page = Annotated[int, QueryParameter(ge=1, le=10**9)]
 
 
 def _json(document: Any) -> Response[bytes]:
@@ -38,7 +39,7 @@ def handlers(service: Service, live: Live) -> list[Any]:
     lists = _Kept(lambda *asked: msgspec.json.encode(tables.rankers(service, *asked)))
 
     @get("/dash/rankers", include_in_schema=False)
-    async def list_rankers(search: Search = "", sort: str = "", page: Page = 1) -> Response[bytes]:
+    async def list_rankers(search: Search = "", sort: Sort = "", page: Page = 1) -> Response[bytes]:
         _check_sort(sort, ("", "name", "items", "learned"))
         return Response(await lists.get(search, sort, page), media_type="application/json", headers=PRIVATE)
 
@@ -47,21 +48,21 @@ def handlers(service: Service, live: Live) -> list[Any]:
         return _json(await asyncio.to_thread(view.health, service))
 
     @get("/dash/rankers/{name:str}/live", include_in_schema=False)
-    async def follow(name: str) -> Stream:
+    async def follow(name: FromPath[str]) -> Stream:
         return Stream(live.open(name), media_type="text/event-stream", headers=EVENTS)
 
     @get("/dash/rankers/{name:str}/items", include_in_schema=False)
-    async def items(name: str, search: Search = "", sort: str = "-rate", page: Page = 1) -> Response[bytes]:
+    async def items(name: FromPath[str], search: Search = "", sort: Sort = "-rate", page: Page = 1) -> Response[bytes]:
         _check_sort(sort, tables.SORTS)
         return _json(await asyncio.to_thread(tables.items, service.desk(name), search, sort, page))
 
     @get("/dash/rankers/{name:str}/state", include_in_schema=False)
-    async def state(name: str) -> Response[bytes]:
+    async def state(name: FromPath[str]) -> Response[bytes]:
         saved = await asyncio.to_thread(_saved, service.desk(name))
         return Response(saved, media_type="application/octet-stream", headers=_named(f"{name}.recurrank"))
 
     @get("/dash/rankers/{name:str}/log", include_in_schema=False)
-    async def log(name: str) -> Stream:
+    async def log(name: FromPath[str]) -> Stream:
         lines = _log(service, service.desk(name))
         return Stream(lines, media_type="application/x-ndjson", headers=_named(f"{name}.ndjson"))
 

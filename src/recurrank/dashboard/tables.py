@@ -79,7 +79,7 @@ class Index:
         """All ids in one text, which takes a tenth of the memory and time of many; and where each begins."""
         starts, parts, at = array("q"), [], 0
         for name in self._ids:
-            parts.append(name.casefold())
+            parts.append(_plain(name))
             starts.append(at)
             at += len(parts[-1]) + len(BETWEEN)
         return BETWEEN.join(parts), starts
@@ -92,8 +92,8 @@ class Index:
         return place
 
     def search(self, wanted: str) -> Ints:
-        """The items whose ids have this in them, in whatever case."""
-        wanted = wanted.strip().replace(BETWEEN, " ").casefold()
+        """The items whose ids have this in them, in whatever case and with whatever space."""
+        wanted = _plain(wanted)
         if not wanted:
             return np.arange(len(self._ids))
         text, starts = self._folded
@@ -105,6 +105,11 @@ class Index:
                 break
             at = text.find(wanted, starts[found[-1] + 1])
         return np.array(found, np.int64)
+
+
+def _plain(text: str) -> str:
+    """Letters in one case, and any space as one: so nothing in it is BETWEEN."""
+    return " ".join(text.casefold().split())
 
 
 _indices: weakref.WeakKeyDictionary[Desk, Index] = weakref.WeakKeyDictionary()

@@ -58,6 +58,8 @@ class Runner:
         pipes: dict[str, Any] = {"stdin": PIPE, "stdout": PIPE, "stderr": DEVNULL, "limit": 16 << 20}
         process = await asyncio.create_subprocess_exec(*COMMAND, **pipes, env={**os.environ, **ONE_THREAD})
         self._processes.add(process)
+        if self._ended:  # meanwhile
+            _kill(process)
         return process
 
     async def _take(self) -> Process:

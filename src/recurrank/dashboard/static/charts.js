@@ -36,10 +36,10 @@ function layout(more) {
   };
 }
 
-const CONFIG = { displaylogo: false, responsive: true, modeBarButtonsToRemove: ["select2d", "lasso2d", "autoScale2d"], displayModeBar: "hover" };
+const CONFIG = { displaylogo: false, responsive: true, modeBarButtonsToRemove: ["select2d", "lasso2d", "autoScale2d", "sendChartToCloud", "sendDataToCloud"], plotlyServerURL: "", displayModeBar: "hover" };
 
 const idle = new Promise((resolve) => {
-  const soon = () => (window.requestIdleCallback || setTimeout)(resolve, { timeout: 3000 });
+  const soon = () => ("requestIdleCallback" in window ? requestIdleCallback(resolve, { timeout: 2000 }) : setTimeout(resolve));
   if (document.readyState === "complete") soon();
   else addEventListener("load", soon);
 });

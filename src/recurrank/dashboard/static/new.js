@@ -12,11 +12,11 @@ let sound = false;
 const file = () => form.elements.file.files[0];
 const kindOf = (chosen) => KINDS[chosen.name.split(".").pop().toLowerCase()];
 
-/** A problem told where it belongs; what the file has wrong is told at the file. */
+/** A problem told where it belongs: at its field, or at the file, when the file is what was refused. */
 function wrong(error) {
-  const [field, rest] = error.parts ? error.parts : ["", error.message];
-  const there = form.elements.namedItem(field) && field !== "file";
-  tell(form, there ? field : /^(body|row|ids|features|column|items|file)/.test(field) ? "file" : "", there ? rest : error.message.replace(/^body: /, ""));
+  const [field, rest] = error.parts || ["", error.message];
+  if (field !== "file" && form.elements.namedItem(field)) tell(form, field, rest);
+  else tell(form, [400, 413, 415].includes(error.status) ? "file" : "", error.message.replace(/^(body|file): /, ""));
 }
 
 async function preview() {
@@ -48,6 +48,7 @@ function show(found) {
   byId("preview").hidden = false;
 }
 
+form.elements.file.addEventListener("click", () => { form.elements.file.value = ""; }); // so that the same file, mended, is a change
 form.elements.file.addEventListener("change", preview);
 form.addEventListener("submit", async (event) => {
   event.preventDefault();
