@@ -38,8 +38,8 @@ function layout(more) {
 
 const CONFIG = { displaylogo: false, responsive: true, modeBarButtonsToRemove: ["select2d", "lasso2d", "autoScale2d", "sendChartToCloud", "sendDataToCloud"], plotlyServerURL: "", displayModeBar: "hover" };
 
-const idle = new Promise((resolve) => {
-  const soon = () => ("requestIdleCallback" in window ? requestIdleCallback(resolve, { timeout: 2000 }) : setTimeout(resolve));
+const shown = new Promise((resolve) => {
+  const soon = () => requestAnimationFrame(() => setTimeout(resolve, 30)); // after what is there has been painted
   if (document.readyState === "complete") soon();
   else addEventListener("load", soon);
 });
@@ -51,7 +51,7 @@ export async function draw(place, traces, more) {
     sketch(place, traces, more);
     if (place.waiting) return;
     place.waiting = true;
-    idle.then(plotly).then(() => draw(place, ...place.drawn)).catch(() => { place.waiting = false; });
+    shown.then(plotly).then(() => draw(place, ...place.drawn)).catch(() => { place.waiting = false; });
     return;
   }
   if (!place.dataset.drawn) place.replaceChildren();

@@ -3,7 +3,7 @@
 import { el, svg } from "./dom.js";
 import { compact, count, many, percent } from "./format.js";
 
-const WIDE = 118, GAP = 38, LEFT = 26, TOP = 8, MOST = 400;
+const WIDE = 146, GAP = 34, LEFT = 4, TOP = 8, MOST = 400;
 
 /** What a box is: "closed" (it has split), "settled" (nothing left to find out) or "open". */
 export const kind = (box) => (box.closed !== null ? "closed" : box.items <= 1 ? "settled" : "open");
@@ -52,10 +52,10 @@ function drawBox(box, x, tall) {
   }
   if (box.last > box.first) {
     group.append(svg("line", { x1: x, x2: x + WIDE, y1: y + tall - 1.5, y2: y + tall - 1.5, class: "tries" }));
-    group.append(svg("text", { x: x - 5, y: y + height - tall / 2 + 5, "text-anchor": "end", class: "soft" }, box.last));
+    if (tall >= 20) group.append(svg("text", { x: x + 7, y: y + height - tall / 2 + 5, class: "soft" }, box.last));
   }
-  group.append(svg("text", { x: x - 5, y: y + tall / 2 + 3, "text-anchor": "end", class: "soft" }, box.first));
-  if (tall >= 20) group.append(...label(box, x + WIDE / 2, y, height, tall));
+  if (tall >= 20) group.append(svg("text", { x: x + 7, y: y + tall / 2 + 3, class: "soft" }, box.first));
+  if (tall >= 20) group.append(...label(box, x + WIDE / 2 + 6, y, height, tall));
   return group;
 }
 
