@@ -3,7 +3,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: paper install test soak bench lint lock clean
+.PHONY: paper install browser test soak bench lint lock clean
 
 paper: install  ## the paper's experiments, its numbers beside ours
 	$(BIN)/recurrank paper --out report
@@ -16,7 +16,10 @@ install: .venv/installed
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --editable .
 	touch $@
 
-test: install  ## all tests
+browser: install  ## what the tests of pages need beside Chromium: axe-core, with npm
+	npm install --silent --no-save --no-audit --no-fund --prefix .venv/axe axe-core@4
+
+test: install  ## all tests; those in a browser are left out, and named, where there is none
 	$(BIN)/python -m pytest
 
 soak: install  ## the service's tests in their long form: more kills, more requests, longer stops (about 20 minutes)

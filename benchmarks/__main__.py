@@ -9,7 +9,7 @@ import sys
 from rich.console import Console
 from rich.table import Table
 
-NAMES = ["simulation", "design", "embedding", "rankers", "start", "movielens", "paper", "serving", "scale"]
+NAMES = ["simulation", "design", "embedding", "rankers", "start", "movielens", "paper", "serving", "dashboard", "scale"]
 
 
 def main(arguments: list[str]) -> None:

@@ -25,6 +25,23 @@ def pytest_collection_modifyitems(config, items):
         items[:] = [item for item in items if item not in left_out]
 
 
+LEFT_OUT = "left out: "
+"""How the reason of a test begins that needs something which this machine does not have."""
+
+
+def pytest_terminal_summary(terminalreporter):
+    """What was left out, and how to run it, in the last lines."""
+    reasons: dict[str, list[str]] = {}
+    for report in terminalreporter.stats.get("skipped", []):
+        reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
+        if LEFT_OUT in reason:
+            reasons.setdefault(reason.partition(LEFT_OUT)[2], []).append(report.nodeid)
+    for reason, tests in reasons.items():
+        terminalreporter.write_line(f"{len(tests)} tests were left out: {reason}")
+        for test in sorted(tests):
+            terminalreporter.write_line(f"  {test}")
+
+
 @pytest.fixture
 def soaking(request) -> bool:
     """Whether there is time for the long form."""

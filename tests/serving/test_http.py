@@ -108,6 +108,8 @@ def test_a_catalogue_may_be_a_file(http):
         sink = io.BytesIO()
         pq.write_table(table, sink)
         files[f"application/vnd.apache.parquet; {name}"] = sink.getvalue()
+    lines = [",".join([f"f{n}", *map(str, row)]) for n, row in enumerate(features.tolist())]
+    files["text/csv; list"] = "\n".join(["title,x,y,z", *lines]).encode()
     query = {"positions": 4, "rounds": 500, "options": '{"design": "spanner"}'}
     for number, (kind, body) in enumerate(files.items()):
         for created in (True, False):
@@ -117,8 +119,8 @@ def test_a_catalogue_may_be_a_file(http):
         assert (status["items"], status["dim"], status["positions"]) == (20, 3, 4)
         items = http.post(f"/v1/rankers/r{number}/rank").json()["items"]
         assert set(items) <= {f"{'f' if 'list' in kind else ''}{n}" for n in range(20)}
-    bad = [(b"junk", "application/x-npy", 400), (b"junk", "application/vnd.apache.parquet", 400), (b"x", "text/csv", 415)]
-    bad += [(npy.getvalue()[:-8], "application/x-npy", 400)]
+    bad = [(b"junk", "application/x-npy", 400), (b"junk", "application/vnd.apache.parquet", 400), (b"x", "text/plain", 415)]
+    bad += [(npy.getvalue()[:-8], "application/x-npy", 400), (b"id,x\na,one\n", "text/csv", 400)]
     for body, kind, code in bad:
         answer = http.put("/v1/rankers/bad", params=query, content=body, headers={"content-type": kind})
         assert answer.status_code == code, answer.text
@@ -127,7 +129,7 @@ def test_a_catalogue_may_be_a_file(http):
             "/v1/rankers/bad", params=wrong, content=npy.getvalue(), headers={"content-type": "application/x-npy"}
         )
         assert answer.status_code == 400
-    assert len(http.get("/v1/rankers").json()) == 3
+    assert len(http.get("/v1/rankers").json()) == 4
 
 
 def test_settings_in_the_wrong_place_are_refused(http):

@@ -57,8 +57,11 @@ def command(
 
     Every option can also be set in the environment, as RECURRANK_PORT, or in a TOML file.
     """
+    from threadpoolctl import threadpool_limits
+
+    from recurrank.dashboard.app import Dashboard
     from recurrank.serving.auth import open_keys
-    from recurrank.serving.demo import Demo
+    from recurrank.serving.demo import NAME, Demo
     from recurrank.serving.http.gate import Limits
     from recurrank.serving.run import serve
     from recurrank.serving.service import Service
@@ -68,6 +71,8 @@ def command(
         raise ValueError(f"rate: {rate} is not a number of requests; give a number above 0")
     hosts = ("127.0.0.1", "localhost", "[::1]", host.lower(), *(name.lower() for name in allow_host))
     limits = Limits(body=max_body << 20, rate=rate, hosts=hosts, origins=tuple(allow_origin))
+    if demo:
+        threadpool_limits(1)  # its matrices are small: threads would only take processors from the visitors
     showing = Demo() if demo else None
     address = showing.address if showing else store
     keys = open_keys(address)
@@ -82,7 +87,8 @@ def command(
     try:
         if showing:
             showing.start(service)
-        serve(service, keys, limits, host, port, _announce(address, demo))
+        pages = Dashboard(service, keys, showing.truths, NAME) if showing else Dashboard(service, keys)
+        serve(service, keys, limits, host, port, _announce(address, demo), pages)
     finally:
         if showing:
             showing.stop()
@@ -99,8 +105,11 @@ def _loopback(host: str) -> bool:
 
 
 def _announce(address: str, demo: bool) -> Any:
+    from recurrank.serving.demo import NAME
+
     def say(url: str) -> None:
         kept = "nothing is kept" if demo else f"log in {address.partition('@')[2] or address}"
-        console().print(f"recurrank serves at {url} ({kept}); {url}/docs says how to use it; Ctrl-C stops it", highlight=False)
+        look = f"see it learn: {url}/rankers/{NAME}" if demo else f"{url}/docs says how to use it"
+        console().print(f"recurrank serves at {url} ({kept}); {look}; Ctrl-C stops it", highlight=False)
 
     return say

@@ -255,6 +255,11 @@ class Block:
         """Its positions, counted from 0."""
         return range(self.first, self.first + self.width)
 
+    @property
+    def size(self) -> int:
+        """How many items."""
+        return len(self.items)
+
 
 class Balanced(Ranker):
     """Rank a catalogue with features under an unknown click model, exploring only as far as it pays.

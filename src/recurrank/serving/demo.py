@@ -1,69 +1,115 @@
-"""A catalogue and simulated users, so that a newcomer sees a ranker learn at once."""
+"""Invented films and simulated visitors, so that a newcomer sees rankers learn at once.
+
+The problem is made such that something happens within a minute: two films that nearly everybody likes, two that many like, one
+that some do, and a hundred others. So the first block splits after a few seconds, and its parts one after the other.
+"""
 
 from __future__ import annotations
 
 import shutil
 import tempfile
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
 
 from recurrank.catalogue import Catalogue
 from recurrank.clicks import make
-from recurrank.problem import synthetic
+from recurrank.problem import Problem
 from recurrank.serving.fold import Config
 from recurrank.serving.service import Service
 from recurrank.serving.store import StoreError
 from recurrank.serving.store.base import Report
 
-NAME, ITEMS, POSITIONS, PACE = "demo", 200, 5, 200
-"""PACE is slates a second."""
+NAME, OTHER = "demo", "demo-balanced"
+ALGORITHMS = {NAME: ("recurrank", {"design": "spanner"}), OTHER: ("balanced", {})}
+ITEMS, POSITIONS, PACE, GROUP = 120, 5, 240, 12
+"""PACE is slates a second with each ranker, GROUP how many at a time."""
+BEST = (0.95, 0.9, 0.6, 0.55, 0.3)
+"""Attraction of the best films; that of the others is below 0.2."""
+
+_WORDS = (
+    "Midnight Paper Golden Silent Electric Borrowed Winter Crooked Velvet Hollow Distant Burning Gentle Painted Restless",
+    "Harbour Orchard Comet Lantern Tailor Glacier Carousel Railway Garden Compass Sparrow Lighthouse Carnival Bakery",
+)
+
+
+def titles(count: int) -> list[str]:
+    """Invented ones, all different, in a random order that is always the same."""
+    every = [f"The {first} {second}" for first in _WORDS[0].split() for second in _WORDS[1].split()]
+    return [every[place] for place in np.random.default_rng(7).permutation(len(every))[:count]]
+
+
+def films() -> Problem:
+    """Attractions as above, linear in four features that do not show which they are."""
+    rng = np.random.default_rng(0)
+    attraction = np.concatenate([BEST, rng.uniform(0.02, 0.2, ITEMS - len(BEST))])
+    plain = np.column_stack([attraction - 0.3, rng.normal(0, 0.35, (ITEMS, 2)), np.ones(ITEMS)])
+    turned, _ = np.linalg.qr(rng.normal(size=(4, 4)))
+    order = rng.permutation(ITEMS)
+    return Problem((plain @ turned)[order], np.array([1.0, 0.0, 0.0, 0.3]) @ turned)
 
 
 class Demo:
-    """A store in a folder that goes away, and a thread of users who click by the position-based model."""
+    """A store in a folder that goes away, and a thread of visitors who click by the position-based model."""
 
     def __init__(self) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix="recurrank-demo-"))
         self.address = f"sqlite:///{self.folder}/demo.db"
         self._stopping = threading.Event()
         self._thread: threading.Thread | None = None
+        self._problem = films()
+        self._model = make(
+            "position-based", self._problem.attraction, POSITIONS, examination=np.arange(1, POSITIONS + 1) ** -0.5
+        )
+
+    @property
+    def truths(self) -> dict[str, list[float]]:
+        """The click rate at each place of the perfect ranking, for each ranker."""
+        perfect = self._model.expected(self._model.best(POSITIONS)).tolist()
+        return dict.fromkeys(ALGORITHMS, perfect)
 
     def start(self, service: Service) -> None:
-        """Make the ranker and let the users in."""
-        problem = synthetic(items=ITEMS, dim=5, seed=0)
-        config = Config(
-            algorithm="recurrank",
-            positions=POSITIONS,
-            rounds=1_000_000,
-            seed=0,
-            window_seconds=60.0,
-            unreported="drop",
-            options={"design": "spanner"},
-        )
-        catalogue = Catalogue(problem.features, [f"item {number}" for number in range(ITEMS)])
-        service.create(NAME, config, catalogue)
-        model, places = (
-            make("position-based", problem.attraction, POSITIONS),
-            {name: i for i, name in enumerate(catalogue.ids or ())},
-        )
+        """Make the rankers and let the visitors in."""
+        catalogue = Catalogue(self._problem.features, titles(ITEMS))
+        for name, (algorithm, options) in ALGORITHMS.items():
+            config = Config(
+                algorithm=algorithm, positions=POSITIONS, rounds=100_000, seed=0, window_seconds=60.0, unreported="drop",
+                options=options,
+            )  # fmt: skip
+            service.create(name, config, catalogue)
+        places = {title: i for i, title in enumerate(catalogue.ids or ())}
         rng = np.random.default_rng()
 
+        def visit(name: str) -> None:
+            reports = []
+            for ranked in visitors.map(service.rank, [name] * GROUP):  # at once, so that they share a transaction
+                clicks = self._model.sample([places[item] for item in ranked.items], rng)
+                reports.append(Report(ranked.slate, tuple(int(k) for k in np.flatnonzero(clicks)), True))
+            service.feedback(reports)
+
+        visitors = ThreadPoolExecutor(GROUP, "recurrank-visitor")
+
         def use() -> None:
-            while not self._stopping.wait(10 / PACE):
-                try:
-                    for ranked in [service.rank(NAME) for _ in range(10)]:
-                        clicks = model.sample([places[item] for item in ranked.items], rng)
-                        service.feedback([Report(ranked.slate, tuple(int(k) for k in np.flatnonzero(clicks)), True)])
-                except (StoreError, ValueError):  # it is stopping, or somebody deleted the ranker
-                    return
+            with visitors:
+                come_and_go(set(ALGORITHMS))
+
+        def come_and_go(there: set[str]) -> None:
+            while there and not self._stopping.wait(GROUP / PACE):
+                for name in sorted(there):
+                    try:
+                        visit(name)
+                    except StoreError:  # it is stopping
+                        return
+                    except ValueError:  # somebody deleted the ranker
+                        there.discard(name)
 
         self._thread = threading.Thread(target=use, name="recurrank-demo", daemon=True)
         self._thread.start()
 
     def stop(self) -> None:
-        """Send the users away."""
+        """Send the visitors away."""
         self._stopping.set()
         if self._thread is not None:
             self._thread.join()

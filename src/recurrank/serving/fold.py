@@ -25,10 +25,13 @@ from recurrank.rankers.ranker import Buffer, Ranker
 from recurrank.rankers.saving import load
 from recurrank.serving import rounds
 from recurrank.serving.events import Event, Kind
+from recurrank.serving.tally import Tally
 
 COUNTS = ("served", "learned", "dropped", "clicks")
 _SLATES = (int(Kind.SERVED), int(Kind.LEARNED), int(Kind.DROPPED))
 _PART = 8 << 20
+_FORMAT = 2
+"""Of saved folds. One of another format is passed over, and the log makes up for it."""
 
 
 class Config(msgspec.Struct, frozen=True, kw_only=True):
@@ -52,6 +55,7 @@ class Fold:
         shown: how often each item was in a slate that was learned from.
         clicked: how often it was clicked then.
         at: clicks by position.
+        tally: how clicks went over time.
 
     """
 
@@ -61,6 +65,7 @@ class Fold:
         self.shown: Ints = np.zeros(len(ranker.catalogue), np.int64)
         self.clicked: Ints = np.zeros(len(ranker.catalogue), np.int64)
         self.at: Ints = np.zeros(ranker.positions, np.int64)
+        self.tally = Tally.empty(ranker.positions)
         self._counts: Ints = np.zeros(len(COUNTS), np.int64)
         self._slate, self._clicks = Buffer.empty(ranker.positions), np.zeros(ranker.positions, np.bool_)
 
@@ -110,7 +115,7 @@ class Fold:
             served = int(self._counts[0])
             done = rounds.fold(
                 ranker.state, ranker.rng, self._slate, self._clicks, kinds, words, ends, bits, done,
-                self._counts, self.shown, self.clicked, self.at, why,
+                self._counts, self.shown, self.clicked, self.at, self.tally, why,
             )  # fmt: skip
             ranker.served += int(self._counts[0]) - served
             if done:
@@ -125,15 +130,19 @@ class Fold:
 
     def save(self) -> bytes:
         """All of it as bytes, the same for the same state."""
-        counted = [self.seq, self.counts, self.shown.astype("<i8").tobytes(), self.clicked.astype("<i8").tobytes()]
-        return msgspec.msgpack.encode([*counted, self.at.astype("<i8").tobytes(), self.ranker.save()], order="deterministic")
+        arrays = [part.astype("<i8").tobytes() for part in (self.shown, self.clicked, self.at)]
+        parts = [_FORMAT, self.seq, self.counts, *arrays, self.tally.pack(), self.ranker.save()]
+        return msgspec.msgpack.encode(parts, order="deterministic")
 
     @classmethod
     def load(cls, state: bytes, catalogue: Catalogue) -> Fold:
         """What was saved; ValueError when it was not."""
         try:
-            seq, counts, shown, clicked, at, ranker = msgspec.msgpack.decode(state)
+            version, seq, counts, shown, clicked, at, tally, ranker = msgspec.msgpack.decode(state)
+            if version != _FORMAT:
+                raise ValueError(f"snapshot: of format {version}, not {_FORMAT}")
             fold = cls(load(ranker, catalogue), seq)
+            fold.tally = Tally.unpack(tally, fold.ranker.positions)
             fold._counts[:] = [counts[name] for name in COUNTS]
             fold.shown, fold.clicked, fold.at = (np.frombuffer(part, "<i8").astype(np.int64) for part in (shown, clicked, at))
         except (msgspec.DecodeError, KeyError, TypeError) as error:

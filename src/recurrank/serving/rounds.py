@@ -13,6 +13,7 @@ from recurrank._arrays import Bools, Ints
 from recurrank._compiled import hot
 from recurrank.rankers.ranker import Buffer, count, drop, learn, rank
 from recurrank.serving.events import Kind
+from recurrank.serving.tally import Tally, tally_round
 
 SERVED, LEARNED, DROPPED = int(Kind.SERVED), int(Kind.LEARNED), int(Kind.DROPPED)
 DUE, STRANGE = 1, 2
@@ -49,6 +50,7 @@ def fold(
     shown: Ints,
     clicked: Ints,
     at: Ints,
+    tally: Tally,
     why: Ints,
 ) -> int:
     """Events from ``start`` on, up to one that makes a decision due or cannot be; how many are done.
@@ -79,14 +81,17 @@ def fold(
             drop(state, slate)
             counts[2] += 1
         else:
-            counts[1] += 1
+            seen = 0
             for k in range(positions):
                 click = (bits[i, k >> 3] >> (k & 7)) & 1
                 clicks[k] = click == 1
-                counts[3] += click
+                seen += click
                 shown[slate.items[k]] += 1
                 clicked[slate.items[k]] += click
                 at[k] += click
+            tally_round(tally, counts[1], seen, slate.items)
+            counts[1] += 1
+            counts[3] += seen
             if learn(state, slate, clicks):
                 why[0] = DUE
                 return i + 1

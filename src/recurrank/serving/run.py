@@ -12,7 +12,7 @@ import structlog
 import uvicorn
 
 from recurrank.serving import auth
-from recurrank.serving.http.app import make_app
+from recurrank.serving.http.app import Pages, make_app
 from recurrank.serving.http.gate import Limits
 from recurrank.serving.service import Service
 
@@ -20,11 +20,19 @@ DRAIN = 8
 """Seconds that requests may take after SIGTERM or Ctrl-C; the rest of ten is for the last commit and snapshot."""
 
 
-def serve(service: Service, keys: auth.Keys, limits: Limits, host: str, port: int, ready: Callable[[str], None]) -> None:
+def serve(
+    service: Service,
+    keys: auth.Keys,
+    limits: Limits,
+    host: str,
+    port: int,
+    ready: Callable[[str], None],
+    pages: Pages | None = None,
+) -> None:
     """Run until SIGTERM or SIGINT. ``ready`` is called with the address once it listens."""
     _log_as_json()
     config = uvicorn.Config(
-        make_app(service, keys, limits),
+        make_app(service, keys, limits, pages),
         host=host,
         port=port,
         access_log=False,
@@ -35,7 +43,7 @@ def serve(service: Service, keys: auth.Keys, limits: Limits, host: str, port: in
         timeout_keep_alive=30,
         lifespan="off",
     )
-    server = _Server(config, ready)
+    server = _Server(config, ready, pages)
     # uvicorn raises a signal again once it has drained; by then it has done its work
     before = {number: signal.signal(number, lambda *_: None) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
@@ -50,9 +58,9 @@ def serve(service: Service, keys: auth.Keys, limits: Limits, host: str, port: in
 class _Server(uvicorn.Server):
     """uvicorn's, that says when and where it listens."""
 
-    def __init__(self, config: uvicorn.Config, ready: Callable[[str], None]) -> None:
+    def __init__(self, config: uvicorn.Config, ready: Callable[[str], None], pages: Pages | None) -> None:
         super().__init__(config)
-        self._ready = ready
+        self._ready, self._pages = ready, pages
         self.listened = False
 
     async def startup(self, sockets: list[object] | None = None) -> None:  # type: ignore[override]
@@ -65,6 +73,11 @@ class _Server(uvicorn.Server):
             self.listened = True
             name, port = self.servers[0].sockets[0].getsockname()[:2]
             self._ready(f"http://{f'[{name}]' if ':' in name else name}:{port}")
+
+    async def shutdown(self, sockets: list[object] | None = None) -> None:  # type: ignore[override]
+        if self._pages is not None:
+            self._pages.stop()  # streams have no end of their own
+        await super().shutdown(sockets=sockets)  # type: ignore[arg-type]
 
 
 def _log_as_json() -> None:

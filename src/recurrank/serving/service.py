@@ -19,7 +19,7 @@ from __future__ import annotations
 import hashlib
 import threading
 import time
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Sequence
 from typing import Any, NamedTuple, Protocol
 
@@ -45,6 +45,9 @@ CHUNK = 20_000
 
 EXPIRE, EXPIRE_TOGETHER = 20_000, 500
 """Windows closed in one step, and in one transaction."""
+
+RECENT = 20
+"""Events of each ranker that are kept to be looked at."""
 
 PAUSE = 2.0
 """Seconds that the learner oversleeps by, from which on the process was stopped."""
@@ -111,6 +114,7 @@ class Desk:
         self.refreshed = 0.0
         self.effort = 0.0  # seconds that renewing the view took
         self.kept = (fold.seq, 0.0)  # the last snapshot: which event, and when
+        self.recent: deque[Event] = deque(maxlen=RECENT)  # the last events that were folded
         self.open: dict[int, float] = {}  # slates by the event that served them -> when first seen
         self.ids = catalogue.ids or tuple(str(place) for place in range(len(catalogue)))
 
@@ -128,6 +132,13 @@ class Desk:
             if not self._ahead:
                 self._ahead = self._drawn()
             return self._ahead.pop(), self._version
+
+    def next(self) -> bytes:
+        """The slate that :meth:`draw` would give now; it stays where it is."""
+        with self._lock:
+            if not self._ahead:
+                self._ahead = self._drawn()
+            return self._ahead[-1]
 
     def _drawn(self) -> list[bytes]:
         """As many slates as the time for it allows, last one first."""
@@ -257,6 +268,10 @@ class Service:
         items = unpack_items(payload, desk.config.positions)
         return Ranked(operation.slate, [desk.ids[item] for item in items], version)
 
+    def find(self, name: str) -> Desk | None:
+        """The ranker of that name, if there is one."""
+        return self._desks.get(name)
+
     def desk(self, name: str) -> Desk:
         """The ranker of that name; NotFound when there is none."""
         desk = self._desks.get(name)
@@ -352,6 +367,7 @@ class Service:
                         log.error("a log cannot be folded", ranker=desk.stored.name, why=str(error))
                     self.broken[desk.stored.name] = str(error)
                     continue
+            desk.recent.extend(event for event in part[-RECENT:] if event.seq > after)
             for event in part:
                 if event.seq > after:
                     if event.kind == Kind.SERVED:

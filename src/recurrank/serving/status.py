@@ -53,7 +53,7 @@ def _blocks(ranker: RecurRank) -> list[dict[str, Any]]:
             "phase": block.phase,
             "first": block.first,
             "last": block.first + block.width - 1,
-            "items": len(block.items),
+            "items": block.size,
             "progress": block.progress,
         }
         for block in ranker.blocks

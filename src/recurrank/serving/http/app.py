@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import functools
 import re
-from typing import Annotated, Any
+from collections.abc import Sequence
+from typing import Annotated, Any, Protocol
 
 import msgspec
 from litestar import Litestar, MediaType, Request, Response, delete, get, post, put
@@ -33,7 +34,21 @@ def _problems(*statuses: int) -> dict[int, ResponseSpec]:
     return {status: ResponseSpec(s.Problem, media_type=media) for status in sorted({*always, *statuses})}
 
 
-def make_app(service: Service, keys: auth.Keys | None = None, limits: Limits | None = None) -> Any:
+class Pages(Protocol):
+    """What else is served: pages for people, and what they are made of."""
+
+    @property
+    def handlers(self) -> Sequence[Any]:
+        """Route handlers of litestar."""
+
+    def public(self, path: str) -> bool:
+        """Whether a page may be seen without a key: it has no data in it."""
+
+    def stop(self) -> None:
+        """End what would go on: the server is about to."""
+
+
+def make_app(service: Service, keys: auth.Keys | None = None, limits: Limits | None = None, pages: Pages | None = None) -> Any:
     """The ASGI application of a service."""
     limits = limits or Limits()
     registry = CollectorRegistry()
@@ -47,7 +62,7 @@ def make_app(service: Service, keys: auth.Keys | None = None, limits: Limits | N
     async def create_ranker(name: RankerName, request: Request[Any, Any, Any]) -> s.Created:
         """Make a ranker. The very same request again changes nothing; another one under the name is a conflict.
 
-        A large catalogue may be sent as a file, .npy or Parquet, with the settings in the query.
+        A large catalogue may be sent as a file, .npy, Parquet or CSV, with the settings in the query.
         """
         _check_name(name)
         body = await request.body()
@@ -121,7 +136,8 @@ def make_app(service: Service, keys: auth.Keys | None = None, limits: Limits | N
 
     inner = Litestar(
         route_handlers=[
-            create_ranker, list_rankers, show_ranker, delete_ranker, rank, feedback, healthz, readyz, metrics, openapi, docs
+            create_ranker, list_rankers, show_ranker, delete_ranker, rank, feedback, healthz, readyz, metrics, openapi, docs,
+            *(pages.handlers if pages else ()),
         ],
         openapi_config=OpenAPIConfig(title="recurrank", version=__version__, path="/litestar-docs", render_plugins=[]),
         exception_handlers={Exception: _explain},
@@ -129,7 +145,7 @@ def make_app(service: Service, keys: auth.Keys | None = None, limits: Limits | N
         logging_config=None,
         debug=False,
     )  # fmt: skip
-    return Gate(inner, hot, keys, limits, registry)
+    return Gate(inner, hot, keys, limits, registry, pages.public if pages else None)
 
 
 def _check_name(name: str) -> None:

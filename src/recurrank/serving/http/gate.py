@@ -23,6 +23,8 @@ Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
 OPEN_PATHS = ("/healthz", "/readyz")
 KEYS_SECONDS = 2.0
+DATA = ("/v1", "/dash")
+"""Where rankers' own data is: to read it takes a role too."""
 
 
 _CLOSE = {"connection": "close"}
@@ -45,8 +47,17 @@ class Limits(NamedTuple):
 class Gate:
     """ASGI middleware around the routes."""
 
-    def __init__(self, app: Any, hot: Hot, keys: auth.Keys | None, limits: Limits, registry: CollectorRegistry) -> None:
+    def __init__(
+        self,
+        app: Any,
+        hot: Hot,
+        keys: auth.Keys | None,
+        limits: Limits,
+        registry: CollectorRegistry,
+        public: Callable[[str], bool] | None = None,
+    ) -> None:
         self.app, self.hot, self.keys, self.limits = app, hot, keys, limits
+        self._public = public or (lambda path: False)
         self._known: list[auth.Key] | None = None
         self._looking: asyncio.Task[None] | None = None
         self._looked = float("-inf")
@@ -88,7 +99,7 @@ class Gate:
             if scope["method"] == "OPTIONS" and origin:
                 await self._preflight(origin, answer)
                 return
-            if self.keys is not None and scope["path"] not in OPEN_PATHS:
+            if self.keys is not None and not self._open(scope["method"], scope["path"]):
                 await self._look_at_keys(self.keys)
                 self._check_key(scope, headers)
             body = await self._body(scope, headers, receive)
@@ -109,6 +120,10 @@ class Gate:
             self._observe(route, status, seconds)
             if status >= 500 or status in (401, 403, 429):
                 log.warning("request", method=scope["method"], route=route, status=status, seconds=round(seconds, 4))
+
+    def _open(self, method: str, path: str) -> bool:
+        """Whether no key is needed."""
+        return not path.startswith("/v1") and (path in OPEN_PATHS or (method == "GET" and self._public(path)))
 
     def _observe(self, route: str, status: int, seconds: float) -> None:
         key = (route, status)
@@ -156,7 +171,7 @@ class Gate:
             raise Refused(401, detail, {"www-authenticate": "Bearer"})
         path, method = scope["path"], scope["method"]
         needed = "feedback" if path == "/v1/feedback" else "rank" if path.endswith("/rank") else "admin"
-        if "admin" not in key.roles and needed not in key.roles and not (method == "GET" and not path.startswith("/v1")):
+        if "admin" not in key.roles and needed not in key.roles and not (method == "GET" and not path.startswith(DATA)):
             raise Refused(403, f"authorization: this key may not do that; it needs the role {needed}")
         self._spend(key.name, time.monotonic())
 
@@ -267,6 +282,6 @@ def _route(path: str) -> str:
     parts = path.strip("/").split("/")
     if parts[:2] == ["v1", "rankers"] and len(parts) > 2:
         parts[2] = "{name}"
-    route = "/" + "/".join(parts)
-    known = ("/v1/rankers", "/v1/rankers/{name}", "/v1/rankers/{name}/rank", "/v1/feedback", "/metrics", *OPEN_PATHS)
+    route = "/" + "/".join(parts if parts[0] != "dash" else parts[:1])
+    known = ("/v1/rankers", "/v1/rankers/{name}", "/v1/rankers/{name}/rank", "/v1/feedback", "/dash", "/metrics", *OPEN_PATHS)
     return route if route in known else "other"

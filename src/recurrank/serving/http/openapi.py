@@ -8,7 +8,7 @@ import msgspec
 
 from recurrank.serving.http import schema as s
 from recurrank.serving.http.problems import TITLES
-from recurrank.serving.http.upload import JSON, NPY, PARQUET
+from recurrank.serving.http.upload import CSV, JSON, NPY, PARQUET
 
 _REFERENCE = "#/components/schemas/{name}"
 _RANKER = {
@@ -30,7 +30,7 @@ def complete(document: dict[str, Any]) -> dict[str, Any]:
     rank, feedback = paths["/v1/rankers/{name}/rank"]["post"], paths["/v1/feedback"]["post"]
 
     binary = {"schema": {"type": "string", "format": "binary"}}
-    body = {JSON: {"schema": ranker, "example": _RANKER}, NPY: binary, PARQUET: binary}
+    body = {JSON: {"schema": ranker, "example": _RANKER}, NPY: binary, PARQUET: binary, CSV: {"schema": {"type": "string"}}}
     put["requestBody"] = {"required": True, "content": body}
     for name, described in parts[file["$ref"].rpartition("/")[2]]["properties"].items():
         kind = {"in": "query", "required": False, "name": name, "description": "of an uploaded file"}

@@ -13,12 +13,12 @@ import numpy as np
 
 from recurrank.catalogue import Catalogue
 from recurrank.files.features import read_features
+from recurrank.serving.csvfile import read_csv
 from recurrank.serving.fold import Config
 from recurrank.serving.http import schema as s
 from recurrank.serving.http.problems import Refused
 
-NPY, PARQUET, JSON = "application/x-npy", "application/vnd.apache.parquet", "application/json"
-
+NPY, PARQUET, CSV, JSON = "application/x-npy", "application/vnd.apache.parquet", "text/csv", "application/json"
 
 ITEMS = 10_000_000
 """Of one ranker."""
@@ -33,14 +33,19 @@ def read_ranker(kind: str, body: bytes, query: dict[str, Any]) -> tuple[Config, 
             )
         asked = msgspec.json.decode(body, type=s.NewRanker)
         return _config(asked), _listed(asked.items)
-    if kind not in (NPY, PARQUET):
-        raise Refused(415, f"content-type: {kind[:60]!r} is not taken; send {JSON}, {NPY} or {PARQUET}")
+    if kind not in (NPY, PARQUET, CSV):
+        raise Refused(415, f"content-type: {kind[:60]!r} is not taken; send {JSON}, {NPY}, {PARQUET} or {CSV}")
     settings = {name: _value(value) for name, value in query.items()}
     asked_file = msgspec.convert(settings, s.NewRankerFile, strict=False)
-    catalogue = _npy(body) if kind == NPY else _parquet(body)
+    return _config(asked_file), read_items(kind, body)
+
+
+def read_items(kind: str, body: bytes) -> Catalogue:
+    """The items in a file of one of these kinds."""
+    catalogue = _npy(body) if kind == NPY else _parquet(body) if kind == PARQUET else read_csv(body).catalogue()
     if len(catalogue) > ITEMS:
         raise Refused(413, f"body: {len(catalogue):,} items; at most {ITEMS:,} are taken")
-    return _config(asked_file), catalogue
+    return catalogue
 
 
 def _config(asked: s.NewRanker | s.NewRankerFile) -> Config:

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import abc
 import time
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from enum import IntEnum
@@ -100,6 +101,10 @@ class Store(abc.ABC):
     shared = False
     """Whether other servers may write to the same database."""
 
+    def __init__(self) -> None:
+        self.late: Counter[int] = Counter()
+        """Reports that came too late, by ranker, since this process began."""
+
     @property
     def busy(self) -> bool:
         """Whether a transaction would have to wait for another one of this process, as far as it is known."""
@@ -148,6 +153,9 @@ class Store(abc.ABC):
             new = [row for slate, row in rows.items() if slate not in before]
             changed = [row for slate, row in rows.items() if slate in before and row != before[slate]]
             self.write(t, events, new, changed)
+        if "late" in outcomes:
+            reports = zip(operations, outcomes, strict=True)
+            self.late.update(rows[o.slate].ranker for o, outcome in reports if outcome == "late" and isinstance(o, Report))
         return outcomes
 
     @staticmethod

@@ -90,6 +90,7 @@ class PostgresStore(Store):
     shared = True
 
     def __init__(self, address: str) -> None:
+        super().__init__()
         self._writer, self._reader, self._leaser = _Line(address), _Line(address), _Line(address)
         self._leased: Any = None
         try:

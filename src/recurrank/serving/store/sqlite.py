@@ -52,6 +52,7 @@ class SqliteStore(Store):
     """A :class:`~recurrank.serving.store.base.Store` in a file."""
 
     def __init__(self, path: str | Path) -> None:
+        super().__init__()
         self.path = Path(path)
         if not self.path.absolute().parent.is_dir():
             raise ValueError(f"store: the folder of {self.path} does not exist; make it first")

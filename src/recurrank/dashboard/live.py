@@ -1,0 +1,122 @@
+"""Server-sent events: one document a ranker, made at most once a period, and sent to everybody who looks at it.
+
+Fifty pages cost little more than one: what is sent is made once, off the event loop, and only when something has changed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import msgspec
+import structlog
+
+from recurrank.serving.http.problems import Refused
+from recurrank.serving.service import NotFound, Service
+
+log = structlog.get_logger("recurrank.dashboard")
+
+PERIOD = 1.0
+"""Seconds between two documents of a ranker."""
+HEARTBEAT = 15.0
+"""Seconds after which something is sent, so that a dead connection is noticed."""
+STREAMS = 500
+"""Open at a time."""
+
+
+def event(name: str, document: Any) -> bytes:
+    """A server-sent event."""
+    return b"event: " + name.encode() + b"\ndata: " + msgspec.json.encode(document) + b"\n\n"
+
+
+class Live:
+    """What is sent to whom. All of it happens in one event loop but for making documents."""
+
+    def __init__(self, service: Service, document: Callable[[str], Any]) -> None:
+        self._service, self._document = service, document
+        self._channels: dict[str, _Channel] = {}
+        self._streams = 0
+        self._ended = False
+
+    def stop(self) -> None:
+        """End every stream."""
+        self._ended = True
+        for channel in self._channels.values():
+            channel.wake()
+
+    def open(self, name: str) -> AsyncIterator[bytes]:
+        """What happens to a ranker from now on; NotFound when there is none."""
+        self._service.desk(name)
+        if self._streams >= STREAMS:
+            raise Refused(503, f"live: {STREAMS} pages are open already; close some", {"retry-after": "10"})
+        return self._stream(name)
+
+    async def _stream(self, name: str) -> AsyncIterator[bytes]:
+        self._streams += 1
+        channel = self._channels.setdefault(name, _Channel())
+        channel.readers += 1
+        if channel.task is None:
+            channel.task = asyncio.create_task(self._feed(name, channel))
+        sent: bytes | None = None
+        try:
+            while not self._ended:
+                changed, message = channel.changed, channel.latest
+                if message is not None and message is not sent:
+                    sent = message
+                    yield message
+                elif channel.over:
+                    return
+                else:
+                    try:
+                        await asyncio.wait_for(changed.wait(), HEARTBEAT)
+                    except TimeoutError:
+                        yield b": still there\n\n"
+        finally:
+            self._streams -= 1
+            channel.readers -= 1
+            if channel.readers == 0:
+                channel.task.cancel()
+                if self._channels.get(name) is channel:
+                    del self._channels[name]
+
+    async def _feed(self, name: str, channel: _Channel) -> None:
+        """Make a document whenever the ranker is another than a period before."""
+        known: Any = None
+        while not self._ended:
+            try:
+                state = self._state(name)
+                if state != known:
+                    channel.latest = event("ranker", await asyncio.to_thread(self._document, name))
+                    known = state
+                    channel.wake()
+            except NotFound:
+                channel.latest, channel.over = event("gone", {"name": name}), True
+                channel.wake()
+                return
+            except Exception as error:  # the store is away, say: it may come back
+                if known != repr(error):
+                    log.error("a page cannot be fed", ranker=name, why=repr(error))
+                known = repr(error)
+            await asyncio.sleep(PERIOD)
+
+    def _state(self, name: str) -> Any:
+        """What tells whether there is something new to show."""
+        desk = self._service.desk(name)
+        late = self._service.store.late[desk.stored.number]
+        return desk.stored.number, desk.fold.seq, len(desk.open), late, self._service.broken.get(name)
+
+
+class _Channel:
+    """The readers of one ranker."""
+
+    def __init__(self) -> None:
+        self.readers = 0
+        self.latest: bytes | None = None
+        self.over = False
+        self.changed = asyncio.Event()
+        self.task: asyncio.Task[None] | None = None
+
+    def wake(self) -> None:
+        self.changed.set()
+        self.changed = asyncio.Event()

@@ -1,0 +1,51 @@
+"""The pages: frames without data, rendered from ``templates/``. What they show is fetched by their scripts."""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import jinja2
+from litestar import MediaType, Response
+
+from recurrank import __version__
+from recurrank.dashboard import assets
+from recurrank.serving.http.schema import Name
+
+HEADERS = {
+    # No inline scripts or styles, nothing from elsewhere, no frames. plotly adds its rules to a style sheet of ours.
+    "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; "
+    "connect-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'",
+    "x-content-type-options": "nosniff",
+    "referrer-policy": "no-referrer",
+    "cross-origin-opener-policy": "same-origin",
+    "cross-origin-resource-policy": "same-origin",
+    "cache-control": "no-store",
+}
+PUBLIC = ("/", "/new", "/playground", "/favicon.ico")
+
+
+@functools.cache
+def _templates() -> jinja2.Environment:
+    loader = jinja2.PackageLoader("recurrank.dashboard")
+    return jinja2.Environment(loader=loader, autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True)
+
+
+def render(template: str, here: str, status: int = 200, script: str | None = None, **values: Any) -> Response[str]:
+    """A page; ``here`` is its place in the navigation, ``script`` what makes it live."""
+    loaded = list(dict.fromkeys(name for one in ("key.js", script) if one for name in assets.modules(one)))
+    common: Mapping[str, Any] = {**assets.addresses(), "version": __version__, "here": here, "modules": loaded}
+    text = _templates().get_template(template).render({**common, **values})
+    return Response(text, media_type=MediaType.HTML, status_code=status, headers=HEADERS)
+
+
+def public(path: str) -> bool:
+    """Whether a page may be seen without a key: frames and files only."""
+    return path in PUBLIC or path.startswith(("/static/", "/rankers/"))
+
+
+def is_name(name: str) -> bool:
+    """Whether a ranker may be called so."""
+    return re.fullmatch(Name, name) is not None

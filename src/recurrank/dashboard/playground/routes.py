@@ -1,0 +1,69 @@
+"""The playground's routes: what the form shows, and a simulation as a stream of events."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Mapping
+from typing import Any
+
+import msgspec
+from litestar import Request, Response, post
+from litestar.response import Stream
+
+from recurrank.clicks import names as click_models
+from recurrank.dashboard.playground import setup
+from recurrank.dashboard.playground.runner import Runner
+from recurrank.rankers import names as rankers
+from recurrank.serving.http.problems import problem
+
+HEADERS = {"cache-control": "no-store", "x-content-type-options": "nosniff", "x-accel-buffering": "no"}
+
+
+class Playground:
+    """Simulations for the page ``/playground``."""
+
+    def __init__(self) -> None:
+        self._runner = Runner()
+
+    def warm(self) -> None:
+        """Somebody may want a simulation soon."""
+        self._runner.warm()
+
+    def stop(self) -> None:
+        """End what runs."""
+        self._runner.stop()
+
+    def form(self, query: Mapping[str, str]) -> dict[str, Any]:
+        """What the page's template needs, with the address' settings in the fields and its errors beside them."""
+        _, errors = setup.read(query) if query else (None, {})
+        known = {name: query[name] for name in setup.DEFAULTS if name in query}
+        return {
+            "values": {**setup.DEFAULTS, **known},
+            "errors": errors,
+            "models": click_models(),
+            "parameters": setup.PARAMETERS,
+            "rankers": rankers(),
+        }
+
+    def handlers(self) -> list[Any]:
+        """The routes; they are POST, so that no page of another origin can start anything."""
+
+        @post("/dash/playground/warm", include_in_schema=False, status_code=204)
+        async def warm() -> None:
+            self.warm()
+
+        @post("/dash/playground/run", include_in_schema=False, status_code=200)
+        async def run(request: Request[Any, Any, Any]) -> Response[Any]:
+            asked, errors = setup.read(msgspec.json.decode(await request.body(), type=dict[str, str]))
+            if asked is None:
+                field, said = next(iter(errors.items()))
+                answer = {**json.loads(problem(400, f"{field}: {said}")), "errors": errors}
+                return Response(answer, status_code=400, media_type="application/problem+json")
+            return Stream(_events(self._runner.run(asked)), media_type="text/event-stream", headers=HEADERS)
+
+        return [warm, run]
+
+
+async def _events(happening: AsyncIterator[tuple[str, bytes]]) -> AsyncIterator[bytes]:
+    async for name, document in happening:
+        yield b"event: " + name.encode() + b"\ndata: " + document + b"\n\n"

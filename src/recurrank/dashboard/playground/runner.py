@@ -1,0 +1,120 @@
+"""Worker processes: one a simulation, killed when nobody wants it any more, and one kept ready while somebody looks."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import sys
+from asyncio.subprocess import DEVNULL, PIPE, Process
+from collections.abc import AsyncIterator
+from typing import Any
+
+import msgspec
+
+from recurrank.dashboard.playground.setup import Setup
+from recurrank.serving.http.problems import Refused
+
+RUNS = 2
+"""Simulations at a time."""
+SECONDS = 300.0
+"""That a simulation may take."""
+IDLE = 600.0
+"""Seconds after which a worker that nobody needed ends."""
+ONE_THREAD = dict.fromkeys(("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"), "1")
+"""Small matrices, on processors that others need: threads would only wait for each other, and be many times as slow."""
+COMMAND = (sys.executable, "-m", "recurrank.dashboard.playground.worker")
+
+
+class Runner:
+    """Simulations in processes."""
+
+    def __init__(self) -> None:
+        self._spare: Process | None = None
+        self._starting: asyncio.Task[None] | None = None
+        self._idle: asyncio.TimerHandle | None = None
+        self._processes: set[Process] = set()
+        self._running = 0
+        self._ended = False
+
+    def warm(self) -> None:
+        """Somebody looks at the page: have a worker ready."""
+        loop = asyncio.get_running_loop()
+        if self._idle is not None:
+            self._idle.cancel()
+        self._idle = loop.call_later(IDLE, self._let_go)
+        if self._spare is None and not self._ended and (self._starting is None or self._starting.done()):
+            self._starting = loop.create_task(self._prepare())
+
+    async def _prepare(self) -> None:
+        self._spare = await self._start()
+
+    def _let_go(self) -> None:
+        if self._spare is not None:
+            _kill(self._spare)
+            self._spare = None
+
+    async def _start(self) -> Process:
+        pipes: dict[str, Any] = {"stdin": PIPE, "stdout": PIPE, "stderr": DEVNULL, "limit": 16 << 20}
+        process = await asyncio.create_subprocess_exec(*COMMAND, **pipes, env={**os.environ, **ONE_THREAD})
+        self._processes.add(process)
+        if self._ended:  # meanwhile
+            _kill(process)
+        return process
+
+    async def _take(self) -> Process:
+        """The worker that is ready, or a new one."""
+        if self._starting is not None:
+            await self._starting
+        process, self._spare = self._spare, None
+        return process if process is not None and process.returncode is None else await self._start()
+
+    def run(self, setup: Setup) -> AsyncIterator[tuple[str, bytes]]:
+        """What happens, as it happens: names of events, and JSON. Refused when too much is going on."""
+        if self._running >= RUNS:
+            raise Refused(503, f"playground: {RUNS} simulations run already; stop one, or wait", {"retry-after": "5"})
+        return self._run(setup)
+
+    async def _run(self, setup: Setup) -> AsyncIterator[tuple[str, bytes]]:
+        self._running += 1
+        process = None
+        try:
+            process = await self._take()
+            assert process.stdin is not None
+            assert process.stdout is not None
+            process.stdin.write(msgspec.json.encode(setup) + b"\n")
+            over = asyncio.get_running_loop().time() + SECONDS
+            while line := await asyncio.wait_for(process.stdout.readline(), over - asyncio.get_running_loop().time()):
+                name, _, document = line.rstrip(b"\n").partition(b"\t")
+                yield name.decode(), document
+            if await process.wait() != 0 and not self._ended:
+                yield "problem", _problem("The simulation ended before it was done: out of memory, perhaps.")
+        except TimeoutError:
+            yield "problem", _problem(f"The simulation took more than {SECONDS:g} seconds; choose fewer rounds or items.")
+        except (BrokenPipeError, ConnectionResetError):
+            yield "problem", _problem("The simulation could not be started; try again.")
+        finally:
+            self._running -= 1
+            if process is not None:
+                _kill(process)
+                self._processes.discard(process)
+            if not self._ended:
+                self.warm()  # for the next one
+
+    def stop(self) -> None:
+        """End all of them."""
+        self._ended = True
+        if self._idle is not None:
+            self._idle.cancel()
+        for process in self._processes:
+            _kill(process)
+
+
+def _problem(detail: str) -> bytes:
+    return msgspec.json.encode({"detail": detail})
+
+
+def _kill(process: Process) -> None:
+    if process.returncode is None:
+        with contextlib.suppress(ProcessLookupError):
+            process.kill()

@@ -1,0 +1,124 @@
+"""What a simulation is asked to be: fields of a form, which are also the address of the page. Each error belongs to a field."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import msgspec
+
+from recurrank.clicks import names as click_models
+from recurrank.rankers import names as rankers
+
+ITEMS, DIM, POSITIONS, ROUNDS, RANKERS, NUMBERS = 1_000_000, 100, 100, 20_000_000, 6, 20_000_000
+"""The most of each; NUMBERS is items times features."""
+
+
+class Parameter(NamedTuple):
+    """A parameter of a click model as a field."""
+
+    field: str
+    label: str
+    default: float
+    least: float
+    most: float
+
+
+PARAMETERS: dict[str, list[Parameter]] = {
+    "position-based": [Parameter("pbm_power", "Examination 1 / k^p, p =", 1.0, 0.0, 5.0)],
+    "dependent-click": [Parameter("dcm_continuation", "Goes on after a click", 0.6, 0.0, 1.0)],
+    "user-browsing": [Parameter("ubm_power", "Examination 1 / distance^p, p =", 0.5, 0.0, 5.0)],
+    "dynamic-bayesian": [
+        Parameter("dbn_satisfaction", "Satisfied by a click", 0.5, 0.0, 1.0),
+        Parameter("dbn_continuation", "Goes on otherwise", 0.9, 0.0, 1.0),
+    ],
+    "click-chain": [
+        Parameter("ccm_alpha1", "Goes on, no click", 0.95, 0.0, 1.0),
+        Parameter("ccm_alpha2", "Goes on, not satisfied", 0.6, 0.0, 1.0),
+        Parameter("ccm_alpha3", "Goes on, satisfied", 0.3, 0.0, 1.0),
+    ],
+}
+"""Models that are not here have none."""
+
+DEFAULTS = {
+    "problem": "synthetic",
+    "items": "10000",
+    "dim": "5",
+    "positions": "10",
+    "clicks": "position-based",
+    "rankers": "recurrank,balanced,toprank",
+    "rounds": "1000000",
+    "seed": "0",
+    **{p.field: f"{p.default:g}" for ps in PARAMETERS.values() for p in ps},
+}
+MOVIELENS_ITEMS, MOVIELENS_DIM = 1000, 5
+
+
+class Setup(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A simulation, as the worker gets it."""
+
+    problem: str
+    items: int
+    dim: int
+    positions: int
+    clicks: str
+    parameters: dict[str, float]
+    rankers: list[str]
+    rounds: int
+    seed: int
+
+
+def read(given: Mapping[str, Any]) -> tuple[Setup | None, dict[str, str]]:
+    """The simulation that the fields describe, and what is wrong with them, by field; one of both is empty."""
+    errors: dict[str, str] = {}
+    texts = {**DEFAULTS, **{name: str(value).strip() for name, value in given.items()}}
+    for name in given:
+        if name not in DEFAULTS:
+            errors["form"] = f"{name[:40]!r} is no setting"
+
+    def whole(field: str, least: int, most: int) -> int:
+        try:
+            number = int(texts[field].replace(",", "").replace("_", ""))
+        except ValueError:
+            number = least - 1
+        if not least <= number <= most:
+            errors[field] = f"Give a whole number from {least:,} to {most:,}."
+        return number
+
+    def choice(field: str, known: list[str]) -> str:
+        if texts[field] not in known:
+            errors[field] = f"{texts[field][:40]!r} is unknown; choose from {', '.join(known)}."
+        return texts[field]
+
+    problem, clicks = choice("problem", ["synthetic", "movielens"]), choice("clicks", click_models())
+    if problem == "movielens":
+        items, dim = MOVIELENS_ITEMS, MOVIELENS_DIM
+    else:
+        items, dim = whole("items", 2, ITEMS), whole("dim", 2, DIM)
+        if not errors and items * dim > NUMBERS:
+            errors["dim"] = f"{items:,} items with {dim} features are too many numbers; at most {NUMBERS:,} in all."
+    positions = whole("positions", 1, POSITIONS)
+    if not {"items", "positions"} & set(errors) and positions > items:
+        errors["positions"] = f"{positions} places are more than the {items:,} items; show at most as many."
+    chosen = list(dict.fromkeys(name for name in texts["rankers"].split(",") if name))
+    unknown = [name for name in chosen if name not in rankers()]
+    if unknown:
+        errors["rankers"] = f"{unknown[0][:40]!r} is no ranker."
+    elif not 1 <= len(chosen) <= RANKERS:
+        errors["rankers"] = f"Choose 1 to {RANKERS} rankers."
+    rounds, seed = whole("rounds", 100, ROUNDS), whole("seed", 0, 2**31 - 1)
+    parameters = {p.field: _number(p, texts[p.field], errors) for p in PARAMETERS.get(clicks, [])}
+    if errors:
+        return None, errors
+    return Setup(problem, items, dim, positions, clicks, parameters, chosen, rounds, seed), {}
+
+
+def _number(parameter: Parameter, text: str, errors: dict[str, str]) -> float:
+    try:
+        number = float(text)
+    except ValueError:
+        number = math.nan
+    if not parameter.least <= number <= parameter.most:  # so is NaN
+        errors[parameter.field] = f"Give a number from {parameter.least:g} to {parameter.most:g}."
+    return number

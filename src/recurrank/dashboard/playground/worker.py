@@ -1,0 +1,186 @@
+"""A process that plays one simulation: ``python -m recurrank.dashboard.playground.worker``.
+
+It gets ready, waits for a line of JSON on standard input, plays, and prints what happens: a line an event, its name, a tab, and
+JSON. It is nice to others (the service has to answer meanwhile), has a limit on its memory, and ends when nobody listens.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from recurrank import clicks, rankers
+from recurrank.clicks.model import ClickModel
+from recurrank.clicks.presets import defaults
+from recurrank.dashboard.knowledge import boxes
+from recurrank.dashboard.playground.setup import DEFAULTS, Setup, read
+from recurrank.problem import Problem, synthetic
+from recurrank.rankers.ranker import Ranker
+from recurrank.rankers.recurrank import RecurRank
+from recurrank.simulation.loop import Simulation
+
+Say = Callable[[str, Any], None]
+
+POINTS = 200
+"""Of each curve."""
+OFTEN = 0.1
+"""Seconds between two messages about curves."""
+MEMORY = 6 << 30
+NICE = 10
+
+
+def main() -> None:
+    """Get ready, wait, play."""
+    os.nice(NICE)
+    _limit_memory()
+    warm_up(lambda: bool(select.select([sys.stdin], [], [], 0)[0]))
+    line = sys.stdin.readline()
+    if not line:
+        return
+    try:
+        play(msgspec.json.decode(line, type=Setup), _say)
+    except (ValueError, msgspec.MsgspecError) as error:
+        _say("problem", {"detail": str(error)})
+    except MemoryError:
+        _say("problem", {"detail": "This takes more memory than a simulation may have; choose fewer items or other rankers."})
+    except BrokenPipeError:  # nobody listens any more
+        os._exit(0)
+
+
+def _limit_memory() -> None:
+    try:
+        import resource
+    except ImportError:  # Windows
+        return
+    _, most = resource.getrlimit(resource.RLIMIT_AS)
+    wanted = MEMORY if most == resource.RLIM_INFINITY else min(MEMORY, most)
+    resource.setrlimit(resource.RLIMIT_AS, (wanted, most))
+
+
+def _say(name: str, document: Any) -> None:
+    sys.stdout.write(f"{name}\t{msgspec.json.encode(document).decode()}\n")
+    sys.stdout.flush()
+
+
+def warm_up(asked: Callable[[], bool]) -> None:
+    """Load, or compile, what the usual simulation needs, until something is asked for."""
+    usual, _ = read(DEFAULTS)
+    assert usual is not None
+    small = msgspec.structs.replace(usual, items=50, positions=3, rounds=200)
+    problem = _problem(small)
+    model = _model(small, problem)
+    for name in small.rankers:
+        if asked():
+            return
+        Player(name, _ranker(small, name, problem, np.random.SeedSequence(0)), model, np.random.SeedSequence(1)).play(200)
+
+
+def _problem(setup: Setup) -> Problem:
+    if setup.problem == "movielens":
+        from recurrank.experiments.movielens import packaged
+
+        return packaged().problem(setup.seed)
+    return synthetic(items=setup.items, dim=setup.dim, seed=np.random.SeedSequence([setup.seed, 0]))
+
+
+def _model(setup: Setup, problem: Problem) -> ClickModel:
+    """The click model with the parameters of the form."""
+    given, places, items = setup.parameters, np.arange(1, setup.positions + 1), len(problem.attraction)
+    match setup.clicks:
+        case "position-based":
+            parameters: dict[str, Any] = {"examination": places ** -given["pbm_power"]}
+        case "dependent-click":
+            parameters = {"continuation": np.full(setup.positions, given["dcm_continuation"])}
+        case "user-browsing":  # by default 1 / distance^0.5
+            usual = defaults("user-browsing", items, setup.positions)["examination"]
+            parameters = {"examination": usual ** (2 * given["ubm_power"])}
+        case "dynamic-bayesian":
+            satisfied = np.full(items, given["dbn_satisfaction"])
+            parameters = {"satisfaction": satisfied, "continuation": given["dbn_continuation"]}
+        case "click-chain":
+            parameters = {f"alpha{n}": given[f"ccm_alpha{n}"] for n in (1, 2, 3)}
+        case _:
+            parameters = {}
+    return clicks.make(setup.clicks, problem.attraction, setup.positions, **parameters)
+
+
+def _ranker(setup: Setup, name: str, problem: Problem, seed: np.random.SeedSequence) -> Ranker:
+    options = {"attraction": problem.attraction} if name == "oracle" else {}
+    return rankers.make(name, features=problem.features, positions=setup.positions, rounds=setup.rounds, seed=seed, **options)
+
+
+class Player:
+    """One ranker of a simulation, and its curve since it was last told."""
+
+    def __init__(self, name: str, ranker: Ranker, model: ClickModel, users: np.random.SeedSequence) -> None:
+        self.name, self.simulation = name, Simulation(ranker, model, users)
+        self.simulation.prepare()
+        self.rounds, self.regret, self.clicks = [0], [0.0], [0]
+        self.seconds, self._blocks = 0.0, -1
+
+    def play(self, until: int) -> None:
+        """Go on to this round."""
+        began, simulation = time.perf_counter(), self.simulation
+        while simulation.round < until:
+            simulation.advance(until)
+            if simulation.due:
+                simulation.ranker.plan()
+        self.seconds += time.perf_counter() - began
+        self.rounds.append(simulation.round)
+        self.regret.append(float(simulation.lost.sum()))
+        self.clicks.append(simulation.clicked)
+
+    def tell(self, say: Say) -> None:
+        """What is new."""
+        if self.rounds:
+            say("points", {"ranker": self.name, "rounds": self.rounds, "regret": self.regret, "clicks": self.clicks})
+            self.rounds, self.regret, self.clicks = [], [], []
+        ranker = self.simulation.ranker
+        if isinstance(ranker, RecurRank) and len(ranker.history) != self._blocks:
+            self._blocks = len(ranker.history)
+            self.tell_flow(say)
+
+    def tell_flow(self, say: Say) -> None:
+        """RecurRank's blocks."""
+        ranker = self.simulation.ranker
+        if isinstance(ranker, RecurRank):
+            say("flow", {"boxes": boxes(ranker)[0], "positions": ranker.positions, "rounds": self.simulation.round})
+
+
+def play(setup: Setup, say: Say) -> None:
+    """All rankers side by side, so that their curves grow together."""
+    problem = _problem(setup)
+    model = _model(setup, problem)
+    seeds = np.random.SeedSequence([setup.seed, 1]).spawn(2 * len(setup.rankers))
+    marks = np.unique(np.linspace(0, setup.rounds, min(POINTS, setup.rounds) + 1).astype(int))[1:].tolist()
+    best = float(model.expected(model.best(setup.positions)).sum())
+    say("start", {"items": len(problem.attraction), "dim": problem.features.shape[1], "best": best, "rounds": setup.rounds})
+    players: list[Player] = []
+    for i, name in enumerate(setup.rankers):
+        say("ready", {"ranker": name})
+        players.append(Player(name, _ranker(setup, name, problem, seeds[2 * i]), model, seeds[2 * i + 1]))
+        players[-1].play(marks[0])
+        players[-1].tell(say)
+    told = time.monotonic()
+    for mark in marks[1:]:
+        for player in players:
+            player.play(mark)
+            if time.monotonic() - told >= OFTEN:
+                told = time.monotonic()
+                for one in players:
+                    one.tell(say)
+    for player in players:
+        player.tell(say)
+        player.tell_flow(say)
+    say("done", {"seconds": {player.name: player.seconds for player in players}})
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,73 @@
+// Charts, by plotly as its Python package ships it. It is large: until it is there, and the page has nothing else to do, a
+// sketch stands in its place.
+
+import { sketch } from "./sketch.js";
+
+let loading = null;
+
+/** plotly, once. */
+export function plotly() {
+  loading ??= new Promise((resolve, reject) => {
+    const script = document.createElement("script");
+    script.src = document.body.dataset.plotly;
+    script.onload = () => resolve(window.Plotly);
+    script.onerror = () => reject(new Error("plotly could not be fetched"));
+    document.head.append(script);
+  });
+  return loading;
+}
+
+const own = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+
+export const COLOURS = ["#2f81d6", "#d9722b", "#2c9a60", "#b254b8", "#c2423b", "#8a7a14", "#4b9fb3", "#7d6bd0"];
+
+function layout(more) {
+  const line = { gridcolor: own("--line"), zerolinecolor: own("--line"), linecolor: own("--line"), automargin: true };
+  return {
+    margin: { l: 56, r: 14, t: 10, b: 44 },
+    paper_bgcolor: "rgba(0,0,0,0)",
+    plot_bgcolor: "rgba(0,0,0,0)",
+    font: { family: "system-ui, sans-serif", size: 13, color: own("--ink") },
+    legend: { orientation: "h", y: 1.02, yanchor: "bottom", x: 0 },
+    hoverlabel: { bgcolor: own("--card"), bordercolor: own("--line"), font: { color: own("--ink") } },
+    ...more,
+    xaxis: { ...line, ...more.xaxis },
+    yaxis: { ...line, rangemode: "tozero", ...more.yaxis },
+  };
+}
+
+const CONFIG = { displaylogo: false, responsive: true, modeBarButtonsToRemove: ["select2d", "lasso2d", "autoScale2d", "sendChartToCloud", "sendDataToCloud"], plotlyServerURL: "", displayModeBar: "hover" };
+
+const shown = new Promise((resolve) => {
+  const soon = () => requestAnimationFrame(() => setTimeout(resolve, 30)); // after what is there has been painted
+  if (document.readyState === "complete") soon();
+  else addEventListener("load", soon);
+});
+
+/** Draw or renew a chart; it follows the system from light to dark. */
+export async function draw(place, traces, more) {
+  place.drawn = [traces, more];
+  if (!window.Plotly) {
+    sketch(place, traces, more);
+    if (place.waiting) return;
+    place.waiting = true;
+    shown.then(plotly).then(() => draw(place, ...place.drawn)).catch(() => { place.waiting = false; });
+    return;
+  }
+  if (!place.dataset.drawn) place.replaceChildren();
+  place.dataset.drawn = "true";
+  await window.Plotly.react(place, traces, layout(more), CONFIG);
+}
+
+matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => {
+  for (const place of document.querySelectorAll(".chart")) if (place.drawn) draw(place, ...place.drawn);
+});
+
+/** The chart as a file: svg or png. */
+export async function save(place, format, name) {
+  const Plotly = await plotly();
+  const dark = matchMedia("(prefers-color-scheme: dark)").matches;
+  await Plotly.relayout(place, { paper_bgcolor: dark ? own("--card") : "#ffffff" });
+  await Plotly.downloadImage(place, { format, filename: name, width: 1000, height: 620, scale: format === "png" ? 2 : 1 });
+  await Plotly.relayout(place, { paper_bgcolor: "rgba(0,0,0,0)" });
+}

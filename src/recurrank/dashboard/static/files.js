@@ -1,0 +1,27 @@
+// Files that the person gets.
+
+import { ask, key } from "./api.js";
+import { el } from "./dom.js";
+
+/** Give these bytes or this text as a file. */
+export function give(content, name, type) {
+  const url = URL.createObjectURL(content instanceof Blob ? content : new Blob([content], { type }));
+  const link = el("a", { href: url, download: name });
+  document.body.append(link);
+  link.click();
+  link.remove();
+  setTimeout(() => URL.revokeObjectURL(url), 10_000);
+}
+
+/** A link that fetches with the key when there is one; without one the browser does it by itself, also when it is large. */
+export function keyed(link, failed) {
+  link.addEventListener("click", async (event) => {
+    if (!key.get()) return;
+    event.preventDefault();
+    try {
+      give(await (await ask(link.getAttribute("href"))).blob(), link.getAttribute("download"));
+    } catch (error) {
+      failed(error);
+    }
+  });
+}

@@ -1,0 +1,26 @@
+// The key: asked for when the server wants one, kept for as long as the tab is open.
+
+import { key } from "./api.js";
+import { byId } from "./dom.js";
+
+const form = byId("key-form");
+const given = byId("key-given");
+
+function show(needed) {
+  form.hidden = !needed;
+  given.hidden = needed || !key.get();
+}
+
+document.addEventListener("key-needed", () => show(true));
+form.addEventListener("submit", (event) => {
+  event.preventDefault();
+  key.set(byId("key").value.trim());
+  byId("key").value = "";
+  show(false);
+  document.dispatchEvent(new CustomEvent("key-given"));
+});
+byId("key-forget").addEventListener("click", () => {
+  key.set("");
+  location.reload();
+});
+show(false);

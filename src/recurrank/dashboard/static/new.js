@@ -1,0 +1,77 @@
+// A new ranker from a file: looked at before it is made.
+
+import { ask, json } from "./api.js";
+import { byId, el, say } from "./dom.js";
+import { clear, tell } from "./forms.js";
+import { count, many } from "./format.js";
+
+const form = byId("new-form");
+const KINDS = { csv: "text/csv", parquet: "application/vnd.apache.parquet", npy: "application/x-npy" };
+let sound = false;
+
+const file = () => form.elements.file.files[0];
+const kindOf = (chosen) => KINDS[chosen.name.split(".").pop().toLowerCase()];
+
+/** A problem told where it belongs: at its field, or at the file, when the file is what was refused. */
+function wrong(error) {
+  const [field, rest] = error.parts || ["", error.message];
+  if (field !== "file" && form.elements.namedItem(field)) tell(form, field, rest);
+  else tell(form, [400, 413, 415].includes(error.status) ? "file" : "", error.message.replace(/^(body|file): /, ""));
+}
+
+async function preview() {
+  clear(form);
+  sound = false;
+  byId("preview").hidden = true;
+  const chosen = file();
+  if (!chosen) return;
+  if (!kindOf(chosen)) {
+    tell(form, "file", `${chosen.name} is none; choose a file that ends in .csv, .parquet or .npy.`);
+    return;
+  }
+  say(byId("new-said"), "Reading the file …");
+  try {
+    const found = await json("/dash/preview", { method: "PUT", body: chosen, headers: { "content-type": kindOf(chosen) } });
+    show(found);
+    sound = true;
+  } catch (error) {
+    wrong(error);
+  }
+  say(byId("new-said"), "");
+}
+
+function show(found) {
+  say(byId("preview-about"), `${many(found.items, "item")} with ${many(found.dim, "feature")} each; ${found.named ? `named by the column “${found.named}”` : "without names: they are called 0, 1, 2, …"}.${found.ignored.length ? ` Not used: ${found.ignored.join(", ")}.` : ""}`);
+  byId("preview-head").replaceChildren(...found.columns.map((column) => el("th", { scope: "col" }, column.name, el("span", { class: "soft small" }, ` ${column.role}`))));
+  byId("preview-body").replaceChildren(...found.rows.map((row) => el("tr", {}, ...row.map((cell) => el("td", { class: "id", dir: "auto" }, cell)))));
+  say(byId("preview-more"), found.items > found.rows.length ? `and ${count(found.items - found.rows.length)} more` : "");
+  byId("preview").hidden = false;
+}
+
+form.elements.file.addEventListener("click", () => { form.elements.file.value = ""; }); // so that the same file, mended, is a change
+form.elements.file.addEventListener("change", preview);
+form.addEventListener("submit", async (event) => {
+  event.preventDefault();
+  if (!file()) return tell(form, "file", "Choose a file first.");
+  if (!sound) {
+    await preview();
+    if (!sound) return;
+  }
+  clear(form);
+  const name = form.elements.name.value.trim();
+  if (!/^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$/.test(name)) return tell(form, "name", "Give 1 to 64 letters, digits, dots, dashes or underscores.");
+  const query = new URLSearchParams();
+  for (const field of ["positions", "rounds", "algorithm", "window_seconds", "unreported"]) query.set(field, form.elements.namedItem(field).value.trim());
+  byId("create").disabled = true;
+  say(byId("new-said"), "Making the ranker …");
+  try {
+    const answer = await ask(`/v1/rankers/${encodeURIComponent(name)}?${query}`, { method: "PUT", body: file(), headers: { "content-type": kindOf(file()) } });
+    const made = await answer.json();
+    say(byId("new-said"), made.created ? "Made." : "It was there already, the very same.");
+    location.assign(`/rankers/${encodeURIComponent(name)}`);
+  } catch (error) {
+    say(byId("new-said"), "");
+    wrong(error);
+  }
+  byId("create").disabled = false;
+});

@@ -1,0 +1,123 @@
+// One ranker, live: what the server sends, about once a second when something has changed, goes to the parts of the page.
+
+import { follow } from "./api.js";
+import { COLOURS, draw } from "./charts.js";
+import { byId, el, say, svg } from "./dom.js";
+import { blockRows, drawFlow } from "./flow.js";
+import { count, many, percent, rate, time } from "./format.js";
+import { items } from "./items.js";
+import "./actions.js";
+
+const name = document.body.dataset.ranker;
+const path = `/dash/rankers/${encodeURIComponent(name)}`;
+
+function facts(now) {
+  say(byId("fact-learned"), count(now.learned));
+  say(byId("fact-served"), `of ${many(now.served, "slate")} served`);
+  say(byId("fact-start"), rate(now.rate.start));
+  say(byId("fact-now"), rate(now.rate.now));
+  byId("fact-now").classList.toggle("up", now.rate.now > now.rate.start * 1.02);
+  say(byId("fact-perfect"), now.truth ? `${percent(now.rate.now / now.truth.total)} of a perfect ranking's ${rate(now.truth.total)}` : `last ${count(now.rate.span)} slates`);
+  say(byId("fact-exploring"), percent(now.exploration));
+  say(byId("fact-open"), count(now.open));
+  say(byId("fact-dropped"), count(now.dropped));
+  say(byId("fact-late"), `${count(now.late)} reported late`);
+  say(byId("fact-lag"), count(now.lag));
+  const wrong = byId("broken");
+  wrong.hidden = !now.broken;
+  say(wrong, now.broken ? `This ranker cannot learn: ${now.broken}` : "");
+}
+
+function flow(now) {
+  say(byId("flow-why"), now.flow.why || "");
+  byId("flow").hidden = now.flow.boxes.length === 0;
+  byId("flow-key").hidden = now.flow.boxes.length === 0;
+  byId("flow-table").hidden = now.flow.boxes.length === 0;
+  if (now.flow.boxes.length === 0) return;
+  drawFlow(byId("flow"), now.flow.boxes, now.positions, now.served);
+  byId("blocks").replaceChildren(...blockRows(now.flow.boxes));
+}
+
+function interval(row, most) {
+  const x = (value) => (100 * value) / most;
+  return svg("svg", { class: "interval", viewBox: "0 0 100 10", preserveAspectRatio: "none", "aria-hidden": "true" },
+    svg("rect", { class: "base", x: 0, y: 4, width: 100, height: 2 }),
+    svg("rect", { class: "range", x: x(row.low), y: 2, width: Math.max(0.5, x(row.high - row.low)), height: 6 }),
+    svg("rect", { class: "middle", x: Math.max(0, x(row.rate ?? 0) - 0.7), y: 0, width: 1.4, height: 10 }));
+}
+
+function certainty(row) {
+  const places = row.last > row.first ? `${row.first}–${row.last}` : `${row.first}`;
+  if (row.certain === "place") return el("span", { class: "pill good" }, "certain");
+  if (row.certain === "shown") return el("span", { class: "pill plain" }, `certainly among ${places}`);
+  if (row.certain === null) return el("span", { class: "soft" }, "not known");
+  return el("span", { class: "pill warn" }, `${many(row.competing, "item")} compete for ${places}`);
+}
+
+function ranking(now) {
+  const most = Math.max(0.02, ...now.ranking.filter((row) => row.shown > 0).map((row) => row.high));
+  say(byId("ranking-about"), now.ranking_about);
+  byId("ranking").replaceChildren(...now.ranking.map((row) => el("tr", {},
+    el("td", { class: "number" }, String(row.place)),
+    el("th", { scope: "row", class: "id", dir: "auto" }, row.id),
+    el("td", { class: "number" }, row.shown ? percent(row.rate) : "–"),
+    el("td", { class: "with-interval" }, row.shown ? interval(row, most) : null, el("span", { class: "soft small" }, row.shown ? `${percent(row.low)} to ${percent(row.high)}` : "not shown yet")),
+    el("td", {}, certainty(row)))));
+}
+
+function happened(event) {
+  const clicks = event.kind === "learned" || event.kind === "reported" ? event.clicks.length ? event.clicks.join(", ") : "none" : "";
+  return el("tr", {},
+    el("td", { class: "number" }, count(event.seq)),
+    el("td", {}, time(event.at)),
+    el("td", {}, event.kind),
+    el("td", { class: "id", dir: "auto" }, event.items.join(" · "), event.more ? el("span", { class: "soft" }, ` and ${count(event.more)} more`) : null),
+    el("td", {}, clicks));
+}
+
+/** Clicks a slate over time: a point for every few bins, so that chance does not hide what happens. */
+function curve(now) {
+  const { width, clicks } = now.curve;
+  const together = Math.max(1, Math.ceil(clicks.length / 64)), x = [], y = [];
+  for (let at = 0; at < clicks.length; at += together) {
+    const bins = clicks.slice(at, at + together);
+    const slates = Math.min(now.learned, (at + bins.length) * width) - at * width;
+    if (x.length && slates < (together * width) / 2) continue; // too few to say something yet
+    x.push(at * width + slates / 2);
+    y.push(bins.reduce((sum, seen) => sum + seen, 0) / slates);
+  }
+  const traces = [{ x, y, name: "clicks a slate", mode: "lines", line: { color: COLOURS[0], width: 2 }, hovertemplate: "%{y:.3f} clicks a slate around slate %{x:,.0f}<extra></extra>" }];
+  if (now.truth && x.length) {
+    const ends = [0, Math.max(now.learned, 1)];
+    traces.push({ x: ends, y: ends.map(() => now.truth.total), name: "a perfect ranking", mode: "lines", line: { color: COLOURS[2], dash: "dash", width: 2 }, hovertemplate: "%{y:.3f}<extra>a perfect ranking</extra>" });
+  }
+  return draw(byId("curve"), traces, { xaxis: { title: { text: "slates learned from" }, tickformat: "~s" }, yaxis: { title: { text: "clicks a slate" } }, showlegend: true });
+}
+
+function byPosition(now) {
+  const places = now.by_position.map((_, at) => at + 1);
+  const traces = [{ type: "bar", x: places, y: now.by_position, name: "so far", marker: { color: COLOURS[0] }, hovertemplate: "place %{x}: %{y:.1%}<extra></extra>" }];
+  if (now.truth) traces.push({ x: places, y: now.truth.by_position, name: "a perfect ranking", mode: "markers", marker: { color: COLOURS[2], symbol: "line-ew-open", size: 22, line: { width: 3 } }, hovertemplate: "place %{x}: %{y:.1%}<extra>a perfect ranking</extra>" });
+  return draw(byId("by-position"), traces, { xaxis: { title: { text: "place" }, dtick: places.length > 12 ? undefined : 1 }, yaxis: { title: { text: "click rate" }, tickformat: ".0%" }, showlegend: Boolean(now.truth) });
+}
+
+function tables(now) {
+  const rows = now.by_position.map((share, at) => el("tr", {}, el("th", { scope: "row" }, String(at + 1)), el("td", { class: "number" }, percent(share)), el("td", { class: "number" }, now.truth ? percent(now.truth.by_position[at]) : "–")));
+  byId("by-position-rows").replaceChildren(...rows);
+}
+
+function show(now) {
+  facts(now);
+  flow(now);
+  ranking(now);
+  tables(now);
+  byId("events").replaceChildren(...now.events.map(happened));
+  Promise.all([curve(now), byPosition(now)]).catch((error) => say(byId("charts-failed"), error.message))
+    .then(() => { document.body.dataset.complete = now.version; });
+}
+
+items(`${path}/items`);
+follow(`${path}/live`, (event) => { if (event.name === "ranker") show(event.data); }, (state, error) => {
+  byId("connection").classList.toggle("lost", state === "lost");
+  say(byId("connection"), state === "live" ? "live" : error && error.status === 404 ? "this ranker is gone" : "connection lost; trying again");
+});

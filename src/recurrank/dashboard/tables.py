@@ -1,0 +1,120 @@
+"""Tables that are searched, sorted and paged here, so that a page stays small however much there is."""
+
+from __future__ import annotations
+
+import bisect
+import functools
+import weakref
+from array import array
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from recurrank._arrays import Ints
+from recurrank.dashboard.view import item_line, line
+from recurrank.serving.service import Desk, Service
+
+LINES, ITEMS = 50, 25
+"""Rows a page."""
+BETWEEN = "\n"
+
+SORTS = ("id", "shown", "clicked", "rate")
+
+
+def rankers(service: Service, search: str, sort: str, page: int) -> dict[str, Any]:
+    """A page of the list of rankers; only its own lines are looked at."""
+    names = service.names()
+    wanted = search.strip().casefold()
+    if wanted:
+        names = [name for name in names if wanted in name.casefold()]
+    key = sort.removeprefix("-")
+    if key in ("items", "learned"):
+        names.sort(key=lambda name: _size(service, name, key))
+    if sort.startswith("-"):
+        names.reverse()
+    page, pages, part = _page(len(names), LINES, page)
+    rows = [line(service, desk) for name in names[part] if (desk := service.find(name)) is not None]
+    return {"rows": rows, "total": len(names), "page": page, "pages": pages}
+
+
+def _size(service: Service, name: str, key: str) -> int:
+    desk = service.find(name)
+    return 0 if desk is None else len(desk.catalogue) if key == "items" else desk.fold.counts["learned"]
+
+
+def items(desk: Desk, search: str, sort: str, page: int) -> dict[str, Any]:
+    """A page of a ranker's items."""
+    with desk.folding:
+        shown, clicked = desk.fold.shown.copy(), desk.fold.clicked.copy()
+    index = _index(desk)
+    found = index.search(search)
+    key, descending = sort.removeprefix("-"), sort.startswith("-")
+    if key == "id":
+        order = found[np.argsort(index.alphabetical[found], kind="stable")]
+    else:
+        values = {"shown": shown, "clicked": clicked, "rate": np.where(shown > 0, clicked / np.maximum(shown, 1), -1.0)}[key]
+        order = found[np.argsort(values[found] * (-1 if descending else 1), kind="stable")]
+    if key == "id" and descending:
+        order = order[::-1]
+    page, pages, part = _page(len(order), ITEMS, page)
+    rows = [item_line(desk.ids[i], int(shown[i]), int(clicked[i])) for i in order[part]]
+    return {"rows": rows, "total": len(order), "page": page, "pages": pages}
+
+
+def _page(total: int, size: int, page: int) -> tuple[int, int, slice]:
+    """The page nearest to the one asked for, how many there are, and its part."""
+    pages = max(1, -(-total // size))
+    page = min(max(page, 1), pages)
+    return page, pages, slice((page - 1) * size, page * size)
+
+
+class Index:
+    """What searching and sorting by id need, made once for a catalogue."""
+
+    def __init__(self, ids: Sequence[str]) -> None:
+        self._ids = ids
+
+    @functools.cached_property
+    def _folded(self) -> tuple[str, array[int]]:
+        """All ids in one text, which takes a tenth of the memory and time of many; and where each begins."""
+        starts, parts, at = array("q"), [], 0
+        for name in self._ids:
+            parts.append(_plain(name))
+            starts.append(at)
+            at += len(parts[-1]) + len(BETWEEN)
+        return BETWEEN.join(parts), starts
+
+    @functools.cached_property
+    def alphabetical(self) -> Ints:
+        """The place of each item in the order of ids."""
+        place = np.empty(len(self._ids), np.int64)
+        place[sorted(range(len(self._ids)), key=lambda item: self._ids[item].casefold())] = np.arange(len(self._ids))
+        return place
+
+    def search(self, wanted: str) -> Ints:
+        """The items whose ids have this in them, in whatever case and with whatever space."""
+        wanted = _plain(wanted)
+        if not wanted:
+            return np.arange(len(self._ids))
+        text, starts = self._folded
+        found: list[int] = []
+        at = text.find(wanted)
+        while at >= 0:
+            found.append(bisect.bisect_right(starts, at) - 1)
+            if found[-1] + 1 == len(starts):
+                break
+            at = text.find(wanted, starts[found[-1] + 1])
+        return np.array(found, np.int64)
+
+
+def _plain(text: str) -> str:
+    """Letters in one case, and any space as one: so nothing in it is BETWEEN."""
+    return " ".join(text.casefold().split())
+
+
+_indices: weakref.WeakKeyDictionary[Desk, Index] = weakref.WeakKeyDictionary()
+
+
+def _index(desk: Desk) -> Index:
+    return _indices.setdefault(desk, Index(desk.ids))

@@ -1,0 +1,88 @@
+"""What is counted of a ranker's rounds beside what it learns: how clicks went over time, in memory that does not grow.
+
+| what                                   | how                                                                        |
+|----------------------------------------|----------------------------------------------------------------------------|
+| clicks over time                       | at most ``BINS`` bins of equal width; when they are full, two become one   |
+| clicks a slate at the start, and now   | the first ``SPAN`` rounds, and the last ``SPAN``, each exactly             |
+| what the last slates showed            | the last ``SLATES`` of them                                                |
+
+A round is a slate that was learned from. Like all of a fold, the same events give the same bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from recurrank._arrays import Ints
+from recurrank._compiled import hot
+
+BINS, SPAN, SLATES = 256, 1_000, 64
+
+
+class Tally(NamedTuple):
+    """Counts by round, as compiled code sees them."""
+
+    bins: Ints  # (BINS,) clicks
+    width: Ints  # (1,) rounds a bin
+    early: Ints  # (1,) clicks in the first SPAN rounds
+    late: Ints  # (SPAN,) clicks in each of the last SPAN rounds, round and round
+    slates: Any  # (SLATES, K) int32, the items of the last rounds, round and round
+
+    @staticmethod
+    def empty(positions: int) -> Tally:
+        return Tally(
+            np.zeros(BINS, np.int64),
+            np.ones(1, np.int64),
+            np.zeros(1, np.int64),
+            np.zeros(SPAN, np.int64),
+            np.zeros((SLATES, positions), np.int32),
+        )
+
+    def pack(self) -> list[bytes]:
+        """All of it as bytes."""
+        return [part.astype("<i4").tobytes() if part is self.slates else part.astype("<i8").tobytes() for part in self]
+
+    @staticmethod
+    def unpack(packed: Sequence[bytes], positions: int) -> Tally:
+        """What was packed; ValueError when it was not."""
+        like = Tally.empty(positions)
+        parts = [np.frombuffer(part, "<i4" if old is like.slates else "<i8") for part, old in zip(packed, like, strict=True)]
+        return Tally(*(part.astype(old.dtype).reshape(old.shape) for part, old in zip(parts, like, strict=True)))
+
+    def rates(self, rounds: int) -> tuple[float | None, float | None]:
+        """Clicks a slate in the first SPAN rounds and in the last; None before there is any."""
+        known = min(rounds, SPAN)
+        return (int(self.early[0]) / known, int(self.late.sum()) / known) if known else (None, None)
+
+    def curve(self, rounds: int) -> tuple[int, list[int], int]:
+        """The bins' width, their clicks, and how many rounds are in the last one."""
+        width = int(self.width[0])
+        used = -(-rounds // width)
+        return width, self.bins[:used].tolist(), rounds - (used - 1) * width if used else 0
+
+    def last_slates(self, rounds: int) -> Any:
+        """The last slates, a row each, in no order."""
+        return self.slates[: min(rounds, SLATES)]
+
+
+@hot
+def tally_round(tally: Tally, number: int, seen: int, items: Ints) -> None:
+    """Round ``number``, counted from 0, had ``seen`` clicks on these items."""
+    if number < SPAN:
+        tally.early[0] += seen
+    tally.late[number % SPAN] = seen
+    row = number % SLATES
+    for k in range(len(items)):
+        tally.slates[row, k] = items[k]
+    place = number // tally.width[0]
+    if place >= BINS:
+        for i in range(BINS // 2):
+            tally.bins[i] = tally.bins[2 * i] + tally.bins[2 * i + 1]
+        for i in range(BINS // 2, BINS):
+            tally.bins[i] = 0
+        tally.width[0] *= 2
+        place = BINS // 2
+    tally.bins[place] += seen

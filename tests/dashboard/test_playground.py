@@ -1,0 +1,156 @@
+"""The playground without a browser: what it takes and refuses, whether its runs are the library's, what it leaves behind."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import time
+
+import httpx
+import numpy as np
+import pytest
+from tests.dashboard.running import Server, events
+from tests.serving.running import until
+
+import recurrank as rr
+from recurrank.dashboard.playground import runner
+from recurrank.dashboard.playground.setup import DEFAULTS, PARAMETERS, read
+from recurrank.dashboard.playground.worker import _model, _problem, play
+
+SMALL = {"items": "50", "positions": "3", "rounds": "2000", "clicks": "cascade", "rankers": "recurrank,random"}
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory):
+    running = Server(f"sqlite:///{tmp_path_factory.mktemp('store')}/x.db")
+    yield running
+    running.stop()
+
+
+def test_the_defaults_are_a_set_up():
+    setup, errors = read({})
+    assert errors == {}
+    assert (setup.items, setup.rounds, len(setup.rankers)) == (10_000, 1_000_000, 3)
+    assert set(DEFAULTS) >= {parameter.field for of_model in PARAMETERS.values() for parameter in of_model}
+    assert set(PARAMETERS) <= set(rr.clicks.names())
+
+
+@pytest.mark.parametrize(
+    ("given", "field"),
+    [
+        ({"items": "1"}, "items"),
+        ({"items": "10000000"}, "items"),
+        ({"items": "1000000", "dim": "100"}, "dim"),
+        ({"items": "5", "positions": "6"}, "positions"),
+        ({"positions": "1.5"}, "positions"),
+        ({"rounds": "1e6"}, "rounds"),
+        ({"rounds": "99999999999999999999"}, "rounds"),
+        ({"rankers": ""}, "rankers"),
+        ({"rankers": "recurrank,nobody"}, "rankers"),
+        ({"rankers": ",".join(rr.rankers.names())}, "rankers"),
+        ({"clicks": "telepathy"}, "clicks"),
+        ({"problem": "netflix"}, "problem"),
+        ({"seed": "-1"}, "seed"),
+        ({"pbm_power": "nan"}, "pbm_power"),
+        ({"clicks": "dynamic-bayesian", "dbn_continuation": "1.1"}, "dbn_continuation"),
+        ({"colour": "red"}, "form"),
+    ],
+)
+def test_an_error_belongs_to_its_field(given, field):
+    setup, errors = read(given)
+    assert setup is None
+    assert list(errors) == [field]
+    assert errors[field]
+
+
+def test_the_numbers_are_those_of_the_library():
+    setup, _ = read(SMALL)
+    said: list[tuple[str, dict]] = []
+    play(setup, lambda name, document: said.append((name, document)))
+    assert [name for name, _ in said][:2] == ["start", "ready"]
+    assert said[-1][0] == "done"
+    points = [document for name, document in said if name == "points" and document["ranker"] == "recurrank"]
+    rounds, regret = ([value for one in points for value in one[what]] for what in ("rounds", "regret"))
+    assert rounds == list(range(0, 2001, 10))
+    assert regret == sorted(regret)
+    problem = _problem(setup)
+    seeds = np.random.SeedSequence([0, 1]).spawn(4)
+    ranker = rr.RecurRank(problem.features, 3, 2000, seeds[0])
+    run = rr.simulate(ranker, _model(setup, problem), 2000, seeds[1], checkpoints=[2000])
+    assert regret[-1] == pytest.approx(run.regret[-1])
+    flow = [document for name, document in said if name == "flow"][-1]
+    assert flow["boxes"][0]["items"] == 50
+
+
+@pytest.mark.parametrize("clicks", rr.clicks.names())
+def test_every_click_model_takes_its_parameters(clicks):
+    given = {parameter.field: str(parameter.default) for parameter in PARAMETERS.get(clicks, [])}
+    setup, errors = read({**SMALL, "clicks": clicks, **given})
+    assert errors == {}
+    problem = _problem(setup)
+    slate = np.arange(3)
+    usual = rr.clicks.make(clicks, problem.attraction, 3)
+    np.testing.assert_allclose(_model(setup, problem).examine(slate), usual.examine(slate))
+
+
+def test_movielens_comes_with_the_package():
+    setup, _ = read({**SMALL, "problem": "movielens", "items": "nonsense"})
+    assert (setup.items, setup.dim) == (1000, 5)
+    assert _problem(setup).features.shape == (1000, 5)
+
+
+def test_a_run_is_a_stream_and_ends_with_who_asked_for_it(server):
+    with httpx.Client(base_url=server.url, timeout=90) as http:
+        refused = http.post("/dash/playground/run", json={**SMALL, "items": "x", "seed": "y"})
+        assert refused.status_code == 400
+        assert set(refused.json()["errors"]) == {"items", "seed"}
+        assert http.post("/dash/playground/run", content="[]").status_code == 400
+        with http.stream("POST", "/dash/playground/run", json=SMALL) as answer:
+            assert [name for name, _ in events(answer.iter_lines())][-1] == "done"
+        long = {**SMALL, "rounds": "20000000", "rankers": "recurrank", "items": "500", "positions": "100"}
+        mine = server.pages._playground._runner
+        with http.stream("POST", "/dash/playground/run", json=long) as answer:
+            first = events(answer.iter_lines())
+            next(first)
+            running = next(process for process in mine._processes if process is not mine._spare)
+            with http.stream("POST", "/dash/playground/run", json=long) as other:
+                second = events(other.iter_lines())
+                next(second)
+                busy = http.post("/dash/playground/run", json=SMALL)
+                assert busy.status_code == 503
+                assert "simulations run already" in busy.json()["detail"]
+        del first, second
+        until(lambda: mine._running == 0)
+        until(lambda: running.returncode is not None)
+
+
+def test_a_worker_that_dies_is_told():
+    async def killed() -> list[tuple[str, bytes]]:
+        mine, said = runner.Runner(), []
+        setup, _ = read({**SMALL, "rounds": "20000000", "rankers": "recurrank"})
+        async for name, document in mine.run(setup):
+            if not said:
+                os.kill(next(iter(mine._processes)).pid, signal.SIGKILL)
+            said.append((name, document))
+        mine.stop()
+        await mine._starting  # the next one, which was to be ready: it is ended too
+        await asyncio.gather(*(process.wait() for process in mine._processes))
+        return said
+
+    last = asyncio.run(killed())[-1]
+    assert last[0] == "problem"
+    assert b"ended before it was done" in last[1]
+
+
+def test_a_worker_ends_when_its_server_is_gone():
+    async def left() -> int:
+        mine = runner.Runner()
+        process = await mine._start()
+        process.stdin.close()  # as when the server is killed
+        began = time.monotonic()
+        code = await asyncio.wait_for(process.wait(), 60)
+        assert time.monotonic() - began < 60
+        return code
+
+    assert asyncio.run(left()) == 0
