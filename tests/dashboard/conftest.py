@@ -19,7 +19,7 @@ def chromium() -> str | None:
     return os.environ.get("CHROMIUM") or next(filter(None, map(shutil.which, BROWSERS)), None)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")  # while it is there an event loop runs, which would be in the way of other modules' tests
 def browser():
     path = chromium()
     if path is None:

@@ -105,6 +105,22 @@ def test_feedback_arrives_on_the_page(server, open_page, http, said):
     assert said == []
 
 
+def test_more_tabs_than_a_browser_has_connections(server, open_page, http, said):
+    """Six to a server: tabs that look at the same ranker share one, and another takes over when its tab is closed."""
+    pages = [open_page()]
+    pages += [pages[0].context.new_page() for _ in range(6)]
+    for page in pages:
+        page.goto(f"{server.url}/rankers/films")
+    for page in pages:
+        page.locator("body[data-complete]").wait_for()
+    pages.pop(0).close()
+    learned = server.service.desk("films").fold.counts["learned"]
+    use(http, "films", 1)
+    for page in pages:
+        expect(page.locator("#fact-learned")).to_have_text(str(learned + 1))
+    assert said == []
+
+
 def test_a_ranker_is_made_from_a_file_and_deleted(server, open_page, tmp_path, said):
     page, before = open_page(), names(server)
     page.goto(f"{server.url}/new")
@@ -195,6 +211,7 @@ def test_a_key_is_asked_for_where_there_are_keys(open_page, tmp_path):
         for wrong in ("rk_wrong", secrets["rank"]):
             key.fill(wrong)
             key.press("Enter")
+            expect(page.locator("#key-error")).to_contain_text("not known here")
             expect(key).to_be_visible()
             expect(page.locator("#ranking tr")).to_have_count(0)
         key.fill(secrets["admin"])

@@ -59,9 +59,8 @@ def command(
     """
     from threadpoolctl import threadpool_limits
 
-    from recurrank.dashboard.app import Dashboard
     from recurrank.serving.auth import open_keys
-    from recurrank.serving.demo import NAME, Demo
+    from recurrank.serving.demo import Demo
     from recurrank.serving.http.gate import Limits
     from recurrank.serving.run import serve
     from recurrank.serving.service import Service
@@ -87,14 +86,21 @@ def command(
     try:
         if showing:
             showing.start(service)
-        pages = Dashboard(service, keys, showing.truths, NAME) if showing else Dashboard(service, keys)
-        serve(service, keys, limits, host, port, _announce(address, demo), pages)
+        serve(service, keys, limits, host, port, _announce(address, demo), _pages(service, keys, showing))
     finally:
         if showing:
             showing.stop()
         service.close()
         if showing:
             showing.clean()
+
+
+def _pages(service: Any, keys: Any, showing: Any) -> Any:
+    """The dashboard; that of the demo knows the truth."""
+    from recurrank.dashboard.app import Dashboard
+    from recurrank.serving.demo import NAME
+
+    return Dashboard(service, keys, showing.truths, NAME) if showing else Dashboard(service, keys)
 
 
 def _loopback(host: str) -> bool:

@@ -77,28 +77,3 @@ function parsed(block) {
   }
   return data.length ? { name, data: JSON.parse(data.join("\n")) } : null;
 }
-
-/** Events for as long as the page is open: a lost connection is made again. ``state`` is told what it is. */
-export async function follow(path, heard, state) {
-  const leaving = new AbortController();
-  addEventListener("pagehide", () => leaving.abort());
-  for (let pause = 500; !leaving.signal.aborted; pause = Math.min(2 * pause, 5000)) {
-    try {
-      for await (const event of events(path, { signal: leaving.signal })) {
-        state("live");
-        pause = 500;
-        heard(event);
-      }
-      state("lost");
-    } catch (error) {
-      if (leaving.signal.aborted) return;
-      state("lost", error);
-      if (error.status === 404) return;
-      if (error.status === 401 || error.status === 403) {
-        await new Promise((resolve) => document.addEventListener("key-given", resolve, { once: true }));
-        continue;
-      }
-    }
-    await new Promise((resolve) => setTimeout(resolve, pause));
-  }
-}

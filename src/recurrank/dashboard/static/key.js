@@ -1,7 +1,7 @@
 // The key: asked for when the server wants one, kept for as long as the tab is open.
 
 import { key } from "./api.js";
-import { byId } from "./dom.js";
+import { byId, say } from "./dom.js";
 
 const form = byId("key-form");
 const given = byId("key-given");
@@ -11,7 +11,10 @@ function show(needed) {
   given.hidden = needed || !key.get();
 }
 
-document.addEventListener("key-needed", () => show(true));
+document.addEventListener("key-needed", () => {
+  say(byId("key-error"), key.get() ? "This key is not known here, or has not the role admin." : "");
+  show(true);
+});
 form.addEventListener("submit", (event) => {
   event.preventDefault();
   key.set(byId("key").value.trim());

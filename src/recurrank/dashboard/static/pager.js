@@ -20,7 +20,9 @@ export function paged(path, names, row) {
     const found = await json(`${path}?${query}`);
     if (mine !== turn) return null; // another one was asked for meanwhile
     state.page = found.page;
+    const focused = at.body.contains(document.activeElement) && document.activeElement.getAttribute("href");
     at.body.replaceChildren(...found.rows.map(row));
+    if (focused) at.body.querySelector(`[href="${CSS.escape(focused)}"]`)?.focus();
     const range = found.pages > 1 ? `, page ${count(found.page)} of ${count(found.pages)}` : "";
     say(at.total, `${count(found.total)} ${state.search ? "found" : "in all"}${range}`);
     at.before.disabled = found.page <= 1;

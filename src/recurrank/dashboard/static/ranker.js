@@ -1,9 +1,9 @@
 // One ranker, live: what the server sends, about once a second when something has changed, goes to the parts of the page.
 
-import { follow } from "./api.js";
 import { COLOURS, draw } from "./charts.js";
 import { byId, el, say, svg } from "./dom.js";
 import { blockRows, drawFlow } from "./flow.js";
+import { follow } from "./follow.js";
 import { count, many, percent, rate, time } from "./format.js";
 import { items } from "./items.js";
 import "./actions.js";
@@ -12,6 +12,7 @@ const name = document.body.dataset.ranker;
 const path = `/dash/rankers/${encodeURIComponent(name)}`;
 
 function facts(now) {
+  say(byId("about"), `${now.algorithm} · ${many(now.items, "item")} with ${many(now.dim, "feature")} · ${many(now.positions, "place")} · planned for ${many(now.rounds, "slate")}`);
   say(byId("fact-learned"), count(now.learned));
   say(byId("fact-served"), `of ${many(now.served, "slate")} served`);
   say(byId("fact-start"), rate(now.rate.start));
@@ -116,8 +117,10 @@ function show(now) {
     .then(() => { document.body.dataset.complete = now.version; });
 }
 
+const LOST = { 404: "there is no such ranker any more", 401: "a key is needed", 403: "a key with the role admin is needed" };
+
 items(`${path}/items`);
-follow(`${path}/live`, (event) => { if (event.name === "ranker") show(event.data); }, (state, error) => {
+follow(`${path}/live`, (event) => { if (event.name === "ranker") show(event.data); }, (state, status) => {
   byId("connection").classList.toggle("lost", state === "lost");
-  say(byId("connection"), state === "live" ? "live" : error && error.status === 404 ? "this ranker is gone" : "connection lost; trying again");
+  say(byId("connection"), state === "live" ? "live" : LOST[status] || "connection lost; trying again");
 });
