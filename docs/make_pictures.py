@@ -12,7 +12,7 @@ from typing import Any
 
 IMAGES = Path(__file__).parent / "img"
 FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update", "--disable-sync"]
-COLOURS = 128
+COLOURS = 256
 """Of a picture: pages have few, and files so are a third of the size."""
 
 
