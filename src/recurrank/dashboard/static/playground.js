@@ -75,7 +75,6 @@ const heard = {
   },
   flow(now) {
     run.flow = now;
-    byId("flow-card").hidden = false;
     drawFlow(byId("flow"), now.boxes, now.positions, now.rounds);
     byId("blocks").replaceChildren(...blockRows(now.boxes));
   },
@@ -85,6 +84,15 @@ const heard = {
 
 let waiting = false;
 /** Draw what has come, once a frame, and one drawing at a time. */
+/** RecurRank's flow chart stands beside the curves, which have less room then. */
+function beside(wanted) {
+  byId("flow").replaceChildren();
+  byId("blocks").replaceChildren();
+  if (byId("flow-card").hidden !== wanted) return;
+  byId("flow-card").hidden = !wanted;
+  dispatchEvent(new Event("resize")); // plotly looks at its room then
+}
+
 function later() {
   if (waiting) return;
   waiting = true;
@@ -100,7 +108,7 @@ async function start() {
   remember();
   const stop = new AbortController();
   run = { setup: setup(), start: null, curves: new Map(), seconds: {}, flow: null, stop };
-  byId("flow-card").hidden = true;
+  beside(run.setup.rankers.split(",").includes("recurrank"));
   byId("results").replaceChildren();
   working(true);
   say(byId("play-said"), "Starting …");
