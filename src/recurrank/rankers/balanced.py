@@ -44,7 +44,7 @@ from recurrank._compiled import compiled, hot
 from recurrank.catalogue import Catalogue
 from recurrank.design.basis import basis_of, rebase
 from recurrank.design.optimal import optimal_design
-from recurrank.design.scan import Rows
+from recurrank.design.scan import Rows, one_thread
 from recurrank.rankers.ranker import Buffer, Ranker, Seed, flatten, register
 
 SAMPLES = 64
@@ -339,6 +339,7 @@ class Balanced(Ranker):
             clock=np.array([0, LEAST, 0], np.int64),
         )
 
+    @one_thread()
     def plan(self) -> None:
         """Estimate, certify when it is time, and fill the tables for the coming rounds."""
         answers = int(self.state.clock[ANSWERS])
