@@ -22,7 +22,6 @@ from numpy.typing import NDArray
 from threadpoolctl import ThreadpoolController
 
 from recurrank._arrays import Features, Floats, Ints
-from recurrank._compiled import apart
 
 CHUNK_NUMBERS = 1 << 18
 """Of a chunk: 2 MB of float64, so that what Python does for each costs little beside the arithmetic."""
@@ -217,9 +216,9 @@ def column_scales(rows: Rows) -> Floats:
     bad: list[tuple[int, int, float]] = []
 
     def work(part: slice) -> None:
-        stored = np.ascontiguousarray(rows.stored(part))
-        here = np.zeros(rows.dim)
-        if not enlarge(stored, here):
+        stored = rows.stored(part)
+        here = np.maximum(stored.max(axis=0), -stored.min(axis=0)).astype(np.float64)
+        if not np.isfinite(here).all():
             row, column = np.argwhere(~np.isfinite(stored))[0]
             bad.append((part.start + int(row), int(column), float(stored[row, column])))
         largest.append(here)
@@ -233,12 +232,14 @@ def column_scales(rows: Rows) -> Floats:
 
 def products(rows: Rows, vector: Floats, decimals: int | None = None, best: Best | None = None) -> Floats:
     """``<x, vector>`` of every row x, rounded if so wished; ``best`` gets them too. Equal rows have equal products."""
+    from recurrank.design.kernels import dot  # here, since numba takes 100 MB, and designs do without
+
     out = np.empty(len(rows))
     scale = 0.0 if decimals is None else 10.0**decimals
     vector = np.ascontiguousarray(vector, dtype=np.float64)
 
     def work(part: slice) -> None:
-        _products(np.ascontiguousarray(rows.stored(part)), vector, scale, out[part])
+        dot(np.ascontiguousarray(rows.stored(part)), vector, scale, out[part])
         if best is not None:
             best.add(part.start, out[part])
 
@@ -300,41 +301,6 @@ class _Scratch(threading.local):
 
 
 _scratch = _Scratch()
-
-
-@apart
-def enlarge(stored: Features, largest: Floats) -> bool:
-    """Raise the largest absolute value of each column to that of these rows; False if a number is not finite."""
-    bad = np.zeros(len(largest))
-    for i in range(stored.shape[0]):
-        for j in range(stored.shape[1]):
-            value = np.float64(stored[i, j])
-            bad[j] += value * 0.0  # NaN as soon as one is not finite
-            largest[j] = max(largest[j], abs(value))
-    return bool(np.isfinite(bad).all())
-
-
-@apart
-def _products(stored: Features, vector: Floats, scale: float, out: Floats) -> None:
-    """Eight sums a row, so that eight products are made at once, added up in a fixed order."""
-    dim = stored.shape[1]
-    whole = dim - dim % 8
-    for i in range(stored.shape[0]):
-        row = stored[i]
-        s0 = s1 = s2 = s3 = s4 = s5 = s6 = s7 = 0.0
-        for j in range(0, whole, 8):
-            s0 += row[j] * vector[j]
-            s1 += row[j + 1] * vector[j + 1]
-            s2 += row[j + 2] * vector[j + 2]
-            s3 += row[j + 3] * vector[j + 3]
-            s4 += row[j + 4] * vector[j + 4]
-            s5 += row[j + 5] * vector[j + 5]
-            s6 += row[j + 6] * vector[j + 6]
-            s7 += row[j + 7] * vector[j + 7]
-        for j in range(whole, dim):
-            s0 += row[j] * vector[j]
-        total = ((s0 + s4) + (s1 + s5)) + ((s2 + s6) + (s3 + s7))
-        out[i] = np.rint(total * scale) / scale if scale > 0 else total
 
 
 class MappedFile(NamedTuple):

@@ -17,7 +17,7 @@ import numpy as np
 
 from recurrank._arrays import Features, Floats
 from recurrank._compiled import apart
-from recurrank.design.scan import enlarge
+from recurrank.design.kernels import enlarge
 
 BATCH_NUMBERS = 1 << 21
 """Features that are decoded at once: 8 MB of float32. Each batch costs pyarrow some time a column, whatever its size."""

@@ -1,0 +1,46 @@
+"""Compiled passes over rows as they are stored."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from recurrank._arrays import Features, Floats
+from recurrank._compiled import apart
+
+
+@apart
+def enlarge(stored: Features, largest: Floats) -> bool:
+    """Raise the largest absolute value of each column to that of these rows; False if a number is not finite."""
+    bad = np.zeros(len(largest))
+    for i in range(stored.shape[0]):
+        for j in range(stored.shape[1]):
+            value = np.float64(stored[i, j])
+            bad[j] += value * 0.0  # NaN as soon as one is not finite
+            largest[j] = max(largest[j], abs(value))
+    return bool(np.isfinite(bad).all())
+
+
+@apart
+def dot(stored: Features, vector: Floats, scale: float, out: Floats) -> None:
+    """Products with a vector, rounded to multiples of 1 / scale unless that is 0.
+
+    Eight sums a row, so that eight products are made at once, added up in a fixed order.
+    """
+    dim = stored.shape[1]
+    whole = dim - dim % 8
+    for i in range(stored.shape[0]):
+        row = stored[i]
+        s0 = s1 = s2 = s3 = s4 = s5 = s6 = s7 = 0.0
+        for j in range(0, whole, 8):
+            s0 += row[j] * vector[j]
+            s1 += row[j + 1] * vector[j + 1]
+            s2 += row[j + 2] * vector[j + 2]
+            s3 += row[j + 3] * vector[j + 3]
+            s4 += row[j + 4] * vector[j + 4]
+            s5 += row[j + 5] * vector[j + 5]
+            s6 += row[j + 6] * vector[j + 6]
+            s7 += row[j + 7] * vector[j + 7]
+        for j in range(whole, dim):
+            s0 += row[j] * vector[j]
+        total = ((s0 + s4) + (s1 + s5)) + ((s2 + s6) + (s3 + s7))
+        out[i] = np.rint(total * scale) / scale if scale > 0 else total
