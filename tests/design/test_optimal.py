@@ -198,7 +198,7 @@ def test_not_finite_is_named_by_place(value):
         rr.g_optimal(features)
 
 
-def test_a_catalogue_of_zeros_but_for_a_few_rows(monkeypatch):
+def test_a_catalogue_of_zeros_but_for_a_few_rows():
     """None of which is in the sample that designs begin with."""
     features = np.zeros((40_000, 32), np.float32)
     sampled = np.union1d(start(40_000, optimal.POOL_NUMBERS // 32), start(40_000))

@@ -82,7 +82,7 @@ def test_the_answer_of_one_machine_though_a_worker_is_killed(cluster, catalogue,
     assert equal(again, alone)
 
 
-def test_the_command(cluster, catalogue, capsys, monkeypatch):
+def test_the_command(cluster, catalogue, capsys):
     files = [str(path) for path in sorted(catalogue.glob("*.parquet"))]
     documents = []
     for arguments in (files, [*files, "--engine", f"dask:{cluster.address}"]):

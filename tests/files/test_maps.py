@@ -8,7 +8,6 @@ import resource
 import signal
 import subprocess
 import sys
-import time
 from functools import partial
 from pathlib import Path
 
@@ -287,7 +286,7 @@ def test_odd_names_and_places(tmp_path, monkeypatch):
         (
             {"year": [1, 2], "f": [{"a": 1}, {"a": 2}]},
             {},
-            "column 'f' holds struct<.*> which may be features or not|column 'f'",
+            "column 'f' holds struct<.*>, which may be features or not",
         ),
         ({"id": pa.array([b"\xff\xfe", b"a"]).view(pa.string()), "f": [1.0, 2.0]}, {}, "an id is no text in UTF-8"),
     ],
@@ -463,7 +462,6 @@ def test_interrupted_by_hand_it_keeps_what_is_done(tmp_path):
 
     with pytest.raises(KeyboardInterrupt):
         rr.Catalogue.open(tmp_path / "x.parquet", progress=stop)
-    time.sleep(0)
     assert (tmp_path / "x.parquet.map.part").is_dir()
     np.testing.assert_array_equal(rr.Catalogue.open(tmp_path / "x.parquet").features, FEATURES)
 
