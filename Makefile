@@ -1,41 +1,74 @@
-# Everything works in .venv/ in this folder. `make paper` and `make test` install what they need.
+# Everything works in .venv/ in this folder. `make paper` installs what the program needs, `make test` the rest.
 
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: paper install browser test soak bench lint lock clean
+# $(call install,WHAT,OPTIONS OF UV): with uv, which needs seconds where pip needs minutes; with pip where there is no uv or it fails.
+install = $(BIN)/python -m uv pip install --quiet --python $(BIN)/python $(1) $(2) || \
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check $(1)
+
+# uv leaves bytecode to the first import. What the program imports is imported once and its bytecode kept, even where Python is told not to keep it:
+# without it every start compiles a thousand modules. (Tests start many processes: for them all packages are compiled.)
+KEEP := PYTHONDONTWRITEBYTECODE=
+IMPORTED := recurrank.cli.paper, recurrank.experiments.report, recurrank.experiments.runner, recurrank.serving.run, recurrank.dashboard.app, \
+	matplotlib.pyplot, matplotlib.backends.backend_pdf
+
+.PHONY: paper install develop browser test soak bench lint docs dist check-dist lock clean
 
 paper: install  ## the paper's experiments, its numbers beside ours
-	$(BIN)/recurrank paper --out report
+	$(KEEP) $(BIN)/recurrank paper --out report
 
-install: .venv/installed
+install: .venv/installed  ## what `recurrank` needs, with its report and its service
+develop: .venv/developed  ## what tests, lint and benchmarks need too
 
 .venv/installed: pyproject.toml requirements.lock
 	$(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements.lock
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --editable .
+	-$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint requirements-dev.lock uv
+	$(call install,--requirement requirements.lock --editable .)
+	$(KEEP) $(BIN)/python -c "import $(IMPORTED)"
 	touch $@
 
-browser: install  ## what the tests of pages need beside Chromium: axe-core, with npm
+.venv/developed: .venv/installed requirements-dev.lock
+	$(call install,--requirement requirements-dev.lock,--compile-bytecode)
+	touch $@
+
+browser: develop  ## what the tests of pages need beside Chromium: axe-core, with npm
 	npm install --silent --no-save --no-audit --no-fund --prefix .venv/axe axe-core@4
 
-test: install  ## all tests; those in a browser are left out, and named, where there is none
-	$(BIN)/python -m pytest
+test: develop  ## all tests; those in a browser are left out, and named, where there is none
+	$(BIN)/python -m pytest --durations=10
 
-soak: install  ## the service's tests in their long form: more kills, more requests, longer stops (about 20 minutes)
+soak: develop  ## the service's tests in their long form: more kills, more requests, longer stops (about 20 minutes)
 	$(BIN)/python -m pytest --soak tests/serving
 
-bench: install  ## every speed and memory claim, as a ratio in one run
+bench: develop  ## every speed and memory claim, as a ratio in one run
 	$(BIN)/python -m benchmarks
 
-lint: install  ## style, types, layers
+lint: develop  ## style, types, layers
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/mypy --python-version 3.15 --no-warn-unused-ignores
 	$(BIN)/lint-imports
 
-lock:  ## requirements.lock from pyproject.toml (needs uv)
-	uv pip compile --quiet --universal --python-version 3.11 --extra dev pyproject.toml -o requirements.lock
+docs: .venv/documenting  ## the documentation as a site, in site/
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
+
+.venv/documenting: .venv/installed requirements-docs.lock
+	$(call install,--requirement requirements-docs.lock)
+	touch $@
+
+dist: develop  ## wheel and source distribution, in dist/
+	rm -rf dist
+	$(BIN)/uv build --quiet --out-dir dist
+
+check-dist: dist  ## the wheel in clean environments, bare and with each extra alone, on every supported Python found here
+	$(BIN)/python .ci/check_dist.py dist
+
+lock: develop  ## requirements*.lock from pyproject.toml
+	$(BIN)/uv pip compile --quiet --universal --extra report --extra serve pyproject.toml --output-file requirements.lock
+	$(BIN)/uv pip compile --quiet --universal --constraint requirements.lock --extra dev pyproject.toml --output-file requirements-dev.lock
+	$(BIN)/uv pip compile --quiet --universal --constraint requirements-dev.lock --extra docs pyproject.toml --output-file requirements-docs.lock
 
 clean:
-	rm -rf .venv report
+	rm -rf .venv dist report site

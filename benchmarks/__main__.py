@@ -9,7 +9,19 @@ import sys
 from rich.console import Console
 from rich.table import Table
 
-NAMES = ["simulation", "design", "embedding", "rankers", "start", "movielens", "paper", "serving", "dashboard", "scale"]
+NAMES = [
+    "simulation",
+    "design",
+    "embedding",
+    "rankers",
+    "start",
+    "movielens",
+    "paper",
+    "serving",
+    "dashboard",
+    "scale",
+    "seeds",
+]
 
 
 def main(arguments: list[str]) -> None:

@@ -9,9 +9,10 @@ import subprocess
 import sys
 import tempfile
 import time
+import urllib.error
 import urllib.request
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from io import BytesIO
 from typing import Any
 
@@ -122,14 +123,62 @@ def write_log(folder: str, events: int) -> None:
     store.close()  # and not the service, which would take a snapshot
 
 
+def _folded(port: int, lag: int = 0) -> None:
+    """Wait until all rankers are restored and no more than so many events have to be folded."""
+    while True:
+        with suppress(urllib.error.HTTPError), urllib.request.urlopen(f"http://127.0.0.1:{port}/readyz", timeout=60) as answer:
+            found = json.load(answer)
+            if found["learning"] and found["lag"] <= lag:
+                return
+        time.sleep(0.05)
+
+
+def write_rankers(folder: str, rankers: int, events: int, opened: int) -> None:
+    """Many rankers, ten of them busy, with snapshots; a part of the slates is open."""
+    service = Service(open_store(f"sqlite:///{folder}/log.db"), seed=0, start=False)
+    rng, slates = np.random.default_rng(0), (events + opened) // 2
+    for number in range(rankers):
+        config = Config(
+            algorithm="recurrank", positions=POSITIONS, rounds=10**7, seed=0, window_seconds=1e6, unreported="drop", options={}
+        )
+        service.create(f"r{number}", config, Catalogue(rng.standard_normal((100, 5))))
+    desks = [service.desk(f"r{number}") for number in range(10)]
+    for start in range(0, slates, 1000):
+        names = [f"{start:07}-{place}" for place in range(1000)]
+        service.store.commit([Serve(s, desks[i % 10].stored.number, desks[i % 10].draw()[0]) for i, s in enumerate(names)])
+        service.store.commit([Report(s, (0,), True) for s in names[: 1000 - 1000 * opened // slates]])
+        if start % 20_000 == 0:
+            service.step()
+    service.step()
+    for name in service.names():
+        service._keep(service.desk(name), 0.0)
+    service.close()
+
+
+def many() -> list[Figure]:
+    """From the start of the process to its listening, and to a slate of every tenth of a thousand rankers."""
+    with tempfile.TemporaryDirectory() as folder:
+        write_rankers(folder, 1_000, 1_000_000, 100_000)
+        began = time.perf_counter()
+        with server(folder) as port:
+            listening = time.perf_counter() - began
+            _folded(port)
+            for number in range(0, 1_000, 10):
+                url = f"http://127.0.0.1:{port}/v1/rankers/r{number}/rank"
+                with urllib.request.urlopen(urllib.request.Request(url, b"{}"), timeout=60) as answer:
+                    assert answer.status == 200
+            ranking = time.perf_counter() - began
+    what = "start with 1,000 rankers, 10^6 events, 10^5 open slates"
+    return [at_most(f"{what}: listening", listening, 3, "s", ""), at_most(f"{what}: ranking", ranking, 10, "s", "")]
+
+
 def restart() -> list[Figure]:
     """From the start of the process to an answer of /readyz, a million events after the last snapshot."""
     with tempfile.TemporaryDirectory() as folder:
         write_log(folder, 1_000_000)
         began = time.perf_counter()
         with server(folder) as port:
-            with urllib.request.urlopen(f"http://127.0.0.1:{port}/readyz", timeout=60) as answer:
-                assert json.load(answer)["lag"] == 0
+            _folded(port)
             seconds = time.perf_counter() - began
             with urllib.request.urlopen(f"http://127.0.0.1:{port}/v1/rankers/films", timeout=60) as answer:
                 status = json.load(answer)
@@ -169,4 +218,4 @@ def kills(rounds: int = 100) -> list[Figure]:
 
 
 def run() -> list[Figure]:
-    return [*throughput(), *restart(), *learning(), *kills()]
+    return [*throughput(), *restart(), *many(), *learning(), *kills()]

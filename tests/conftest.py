@@ -48,6 +48,20 @@ def soaking(request) -> bool:
     return request.config.getoption("--soak")
 
 
+@pytest.fixture(scope="session", autouse=True)
+def server_log(tmp_path_factory):
+    """What servers in the tests' own processes log, as a real one does; when all tests are done, it has no key in it."""
+    from tests.serving.running import SECRET
+
+    from recurrank.serving.json_log import log_as_json
+
+    path = tmp_path_factory.mktemp("log") / "server.log"
+    with path.open("w", encoding="utf-8", buffering=1) as file:
+        log_as_json(file)
+        yield path
+    assert not SECRET.search(path.read_text(encoding="utf-8")), "a key was written to the log"
+
+
 @pytest.fixture
 def problem():
     return rr.synthetic(items=40, dim=4, seed=3)

@@ -13,6 +13,7 @@ import numpy as np
 from recurrank.design.optimal import optimal_design
 from recurrank.design.scan import Rows
 from recurrank.design.spanner import spanner_design
+from recurrank.seeds import stream
 
 # ---------------------------------------------------------------- designs
 
@@ -193,7 +194,7 @@ class RecurRank:
         self.features = np.asarray(features, dtype=np.float64)
         self.K, self.design, self.elimination, self.tolerance = positions, design, elimination, tolerance
         self.delta = 1 / math.sqrt(rounds) if delta is None else delta
-        self.rng = np.random.Generator(np.random.PCG64(np.random.SeedSequence(seed)))
+        self.rng = stream(seed, "ranker")
         first = self.call(1, list(range(len(self.features))), list(range(positions)))
         leaders = [int(a) for a in self.rng.permutation([a for a, _ in first.visits])][:positions]
         while len(leaders) < positions:

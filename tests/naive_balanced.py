@@ -11,7 +11,7 @@ from recurrank.rankers import balanced
 
 
 class Balanced:
-    """Draws as the ranker does: the first order, two matrices of normals at every estimate, two numbers a block."""
+    """Draws as the ranker does: the first order, two matrices of normals at every estimate, two numbers per block."""
 
     def __init__(self, features, positions, rounds, rng, confidence="tuned", delta=None):
         import recurrank as rr
@@ -21,7 +21,8 @@ class Balanced:
         self.X, different = balanced._coordinates(rr.Catalogue(features))
         self.L, self.d = self.X.shape
         order = [int(a) for a in rng.permutation(self.L)]
-        order = [a for a in order if a in set(different.tolist())] + [a for a in order if a not in set(different.tolist())]
+        others = [a for a in order if a not in set(different.tolist())]
+        order = [a for a in order if a in set(different.tolist())] + (sorted(others) if self.L > balanced.LARGE else others)
         self.blocks = [(0, positions, order)]
         self.data = {self.name(0): (np.zeros((self.d, self.d)), np.zeros(self.d))}
         self.accounts = {}
@@ -39,13 +40,13 @@ class Balanced:
     def prepare(self, theta, information, worth):
         root = np.linalg.cholesky(np.linalg.inv(information))
         radius = math.sqrt(self.d) + 2.5
-        drawn = []
+        self.S, drawn = 32 if self.large() else 64, []
         for _ in range(2):
-            z = self.rng.standard_normal((self.d, 64))
+            z = self.rng.standard_normal((self.d, self.S))
             drawn.append(z * np.minimum(1.0, radius / np.linalg.norm(z, axis=0)))
         self.theta, self.worth = theta, worth
-        self.narrow = [theta + 1.0 * (root @ drawn[0])[:, s] for s in range(64)]
-        self.wide = [theta + (1.0, 2.0)[s % 2] * (root @ drawn[1])[:, s] for s in range(64)]
+        self.narrow = [theta + 1.0 * (root @ drawn[0])[:, s] for s in range(self.S)]
+        self.wide = [theta + (1.0, 2.0)[s % 2] * (root @ drawn[1])[:, s] for s in range(self.S)]
         self.order = [sorted(items, key=lambda a: -(self.X[a] @ theta)) for _, _, items in self.blocks]
         if self.t > 100 and not self.proved:
             for b, (_, m, items) in enumerate(self.blocks):
@@ -60,7 +61,7 @@ class Balanced:
         """Items that are not beaten by m others, or by all of the first m, whatever the sample."""
         score = {a: self.X[a] @ theta for a in items}
         wide = {a: radius * np.linalg.norm(self.X[a] @ root) for a in items}
-        if len(items) <= m:
+        if len(items) <= m or len(items) > balanced.LARGE:
             return items
         bar = sorted((score[a] - wide[a] for a in items), reverse=True)[m - 1]
         near = sorted((a for a in items if score[a] + wide[a] >= bar), key=lambda a: -score[a])
@@ -83,7 +84,7 @@ class Balanced:
         return slate
 
     def choose(self, b, k, m, items, now):
-        balance, s = self.rng.random() < 0.2, int(self.rng.random() * 64)
+        balance, s = self.rng.random() < 0.2, int(self.rng.random() * self.S)
         if balance:
             worth = self.worth[k : k + m]
             account = self.accounts.setdefault(self.name(b), [0.0, 0.0])
@@ -152,7 +153,10 @@ class Balanced:
         worth = np.minimum.accumulate(np.clip(worth, 1e-4, 1.5))
         self._frozen = {name: (V.copy(), b.copy()) for name, (V, b) in self.data.items()}
         self.prepare(theta, information, worth)
-        self.next = self.t + max(32, int(0.01 * self.t))
+        self.next = self.t + max(32, int((0.25 if self.large() else 0.01) * self.t))
+
+    def large(self):
+        return any(len(items) > balanced.LARGE for _, _, items in self.blocks)
 
     def estimate(self):
         names = list(self.data)

@@ -1,4 +1,4 @@
-"""The disk cache of compiled code: kept between processes, and never older than the sources."""
+"""The disk cache of compiled code: kept between processes, and never older than the code that contributes."""
 
 from __future__ import annotations
 
@@ -12,31 +12,162 @@ import pytest
 from numba.core.errors import TypingError
 
 import recurrank
-from recurrank._compiled import hot
+from recurrank._compiled import digest_behind, hot
 
 SCRIPT = """
-import sys
-sys.path.insert(0, {where!r})
 import numpy as np
-from recurrank.clicks.cascade import Cascade, examine
-print(Cascade([0.5, 0.5]).examine([0, 1])[1], sum(examine.stats.cache_hits.values()))
+from recurrank.rankers.engine import twice
+from recurrank.rankers.caller import fourfold
+print(fourfold(1.0), sum(fourfold.stats.cache_hits.values()))
 """
 
+OWN = '''
+from typing import Any, NamedTuple
 
-def test_a_change_in_any_source_file_compiles_anew(tmp_path):
+import numpy as np
+
+import recurrank as rr
+from parts import sign
+from recurrank._compiled import hot
+from recurrank.clicks.model import ClickModel
+from recurrank.clicks.model import register as register_model
+from recurrank.rankers.ranker import Ranker, register
+
+
+class State(NamedTuple):
+    clicks: np.ndarray[Any, Any]
+
+
+@hot
+def rank(state, rng, slate):
+    best, other = (0, 1) if sign() * (state.clicks[0] - state.clicks[1]) >= 0 else (1, 0)
+    slate.items[0], slate.items[1] = best, other
+
+
+@hot
+def learn(state, slate, clicks):
+    for k in range(2):
+        state.clicks[slate.items[k]] += clicks[k]
+    return False
+
+
+class Own(Ranker):
+    """The item with more clicks first."""
+
+    name, reference, believes, uses_features, regret_bound = "own", "-", "-", False, "-"
+    compiled_rank, compiled_learn = rank, learn
+
+    def __init__(self, features, positions, rounds, seed=0):
+        super().__init__(features, positions, rounds, seed)
+        self.state = State(np.array([0.0, 0.0]))
+
+
+register(State, Own)
+
+
+class ModelState(NamedTuple):
+    attraction: np.ndarray[Any, Any]
+
+
+@hot
+def examine(state, items, chi):
+    for k in range(len(items)):
+        chi[k] = 1.0 if k == 0 else SECOND
+
+
+@hot
+def sample(state, items, rng, clicks):
+    for k in range(len(items)):
+        clicks[k] = rng.random() < (1.0 if k == 0 else SECOND) * state.attraction[items[k]]
+
+
+SECOND = 0.5
+
+
+class OwnModel(ClickModel):
+    name, reference, describes = "own-model", "-", "-"
+    compiled_examine, compiled_sample = examine, sample
+
+    def __init__(self, attraction):
+        self.attraction = np.asarray(attraction, float)
+        self.state = ModelState(self.attraction)
+
+
+register_model(ModelState, OwnModel)
+
+if __name__ == "__main__":
+    from recurrank.simulation.loop import play
+
+    ranker = Own(np.eye(2), 2, 1000)
+    run = rr.simulate(ranker, OwnModel([0.9, 0.1]), rounds=1000, seed=1)
+    print(float(run.regret[-1]).hex(), sum(play.stats.cache_hits.values()))
+'''
+
+
+def _run(folder: Path, *arguments: str) -> list[str]:
+    done = subprocess.run([sys.executable, *arguments], capture_output=True, text=True, cwd=folder)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.split()
+
+
+def test_a_change_of_code_that_contributes_compiles_anew_and_no_other(tmp_path):
     shutil.copytree(Path(recurrank.__file__).parent, tmp_path / "recurrank", ignore=shutil.ignore_patterns("__pycache__"))
+    rankers = tmp_path / "recurrank" / "rankers"
+    (rankers / "engine.py").write_text(
+        "from recurrank._compiled import hot\nFACTOR = 2.0\n@hot\ndef twice(x):\n    return FACTOR * x\n"
+    )
+    (rankers / "caller.py").write_text(
+        "from recurrank._compiled import hot\nfrom recurrank.rankers.engine import twice\n"
+        "@hot\ndef fourfold(x):\n    return twice(twice(x))\n"
+    )
+    run = ("-c", SCRIPT)
+    assert _run(tmp_path, *run) == ["4.0", "0"]
+    assert _run(tmp_path, *run) == ["4.0", "1"]  # from the disk
+    engine = rankers / "engine.py"
+    engine.write_text(engine.read_text() + "\n# a remark\n")
+    assert _run(tmp_path, *run) == ["4.0", "1"]
+    engine.write_text(engine.read_text().replace("FACTOR * x", "FACTOR * x + 1"))
+    assert _run(tmp_path, *run) == ["7.0", "0"]
+    engine.write_text(engine.read_text().replace("FACTOR = 2.0", "FACTOR = 3.0"))
+    assert _run(tmp_path, *run) == ["13.0", "0"]
+    assert _run(tmp_path, *run) == ["13.0", "1"]
 
-    def run():
-        done = subprocess.run(
-            [sys.executable, "-c", SCRIPT.format(where=str(tmp_path))], capture_output=True, text=True, check=True
-        )
-        return done.stdout.split()
 
-    assert run() == ["0.5", "0"]
-    assert run() == ["0.5", "1"]  # from the disk
-    other = tmp_path / "recurrank" / "clicks" / "document.py"  # another file than the function's own
-    other.write_text(other.read_text() + "\n# changed\n")
-    assert run() == ["0.5", "0"]
+def test_an_edited_ranker_or_click_model_of_the_users_runs_as_it_is_on_disk(tmp_path, monkeypatch):
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path / "cache"))
+    own, parts = tmp_path / "own.py", tmp_path / "parts.py"
+    own.write_text(OWN)
+    parts.write_text("from recurrank._compiled import hot\n@hot\ndef sign():\n    return 1\n")
+    regret, hits = _run(tmp_path, "own.py")
+    assert hits == "0"
+    assert _run(tmp_path, "own.py") == [regret, "1"]
+    parts.write_text(parts.read_text().replace("return 1", "return -1"))  # what the ranker calls, in another file
+    flipped, hits = _run(tmp_path, "own.py")
+    assert hits == "0"
+    assert float.fromhex(flipped) > 10 * float.fromhex(regret) + 10
+    own.write_text(OWN.replace("SECOND = 0.5", "SECOND = 1.0"))  # a constant of the click model: the order no longer matters
+    level, hits = _run(tmp_path, "own.py")
+    assert hits == "0"
+    assert abs(float.fromhex(level)) < 1e-9
+    # others' rankers can read the same index of the compiled loop, though they cannot import the user's classes
+    other = tmp_path / "elsewhere"
+    other.mkdir()
+    again = (
+        "import numpy as np, recurrank as rr; r = rr.rankers.make('random', features=np.eye(2), positions=2, rounds=9, seed=0)"
+    )
+    assert _run(other, "-c", f"{again}; print(len(rr.simulate(r, rr.clicks.Cascade([0.5, 0.4]), rounds=9).rounds))") == ["9"]
+
+
+def test_the_digest_behind_a_class_of_the_users_covers_its_files(tmp_path, monkeypatch):
+    (tmp_path / "mine.py").write_text("import helping\nclass Mine: pass\n")
+    (tmp_path / "helping.py").write_text("x = 1\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    import mine  # type: ignore[import-not-found]
+
+    ours, first = digest_behind(recurrank.RecurRank), digest_behind(mine.Mine)
+    assert first != ours == digest_behind()
+    (tmp_path / "helping.py").write_text("x = 2\n")
+    assert digest_behind(mine.Mine) != first
 
 
 def test_a_hot_function_that_allocates_does_not_compile():

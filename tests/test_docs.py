@@ -2,8 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import importlib.util
+import os
 import re
+import signal
+import socket
+import subprocess
+import sys
+import types
 from pathlib import Path
 
 import click
@@ -13,10 +21,15 @@ import recurrank as rr
 from recurrank.cli import COMMANDS, group
 
 ROOT = Path(__file__).parents[1]
-PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md")])
+PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")])
+TUTORIALS = [page for page in PAGES if page.parent.name == "tutorials"]
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def name_of(page: Path) -> str:
+    return str(page.relative_to(ROOT))
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if page not in TUTORIALS], ids=name_of)
 def test_every_python_example_runs(page, capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     blocks = re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), flags=re.S)
@@ -28,14 +41,88 @@ def test_every_python_example_runs(page, capsys, tmp_path, monkeypatch):
 
 def test_most_pages_have_an_example():
     with_code = [page.name for page in PAGES if "```python" in page.read_text(encoding="utf-8")]
-    assert {"README.md", "clicks.md", "design.md", "embedding.md", "simulate.md", "theory.md"} <= set(with_code)
+    assert {"README.md", "engineer.md", "clicks.md", "design.md", "embedding.md", "simulate.md", "theory.md"} <= set(with_code)
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", TUTORIALS, ids=name_of)
+def test_every_step_of_a_tutorial_works_and_says_what_the_page_says(page, tmp_path, monkeypatch, capfd):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}:{os.environ['PATH']}")
+    monkeypatch.setenv("COLUMNS", "120")
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = str(free.getsockname()[1])
+    text = page.read_text(encoding="utf-8").replace("8080", port)
+    names: dict[str, object] = {}
+    said = ""
+    try:
+        for kind, block in re.findall(r"^```(bash|python|text)\n(.*?)^```", text, flags=re.S | re.M):
+            if kind == "text":
+                for line in block.splitlines():
+                    pattern = ".*".join(map(re.escape, line.split("...")))
+                    assert re.search(pattern, said), f"{line!r} is not in\n{said}"
+                continue
+            if kind == "python":
+                exec(compile(block, str(page), "exec"), names)
+            else:
+                subprocess.run(["bash", "-euo", "pipefail", "-c", block], check=True, timeout=300)
+            said = capfd.readouterr().out
+    finally:
+        if Path("server.pid").exists():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(int(Path("server.pid").read_text()), signal.SIGKILL)
+
+
+def test_a_tutorial_for_each_kind_of_user():
+    assert [page.stem for page in TUTORIALS] == ["engineer", "operator", "researcher"]
+
+
+def anchors(page: Path) -> set[str]:
+    """Where links into a page may lead: its headings, and the names that its reference is generated for."""
+    text = re.sub(r"^```.*?^```", "", page.read_text(encoding="utf-8"), flags=re.S | re.M)
+    headings = re.findall(r"^#+ +(.*)$", text, flags=re.M)
+    slugs = {re.sub(r"[\s-]+", "-", re.sub(r"[^\w\s-]", "", heading.lower())).strip("-") for heading in headings}
+    return slugs | set(re.findall(r"^::: (\S+)", text, flags=re.M))
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
 def test_links_lead_somewhere(page):
-    for target in re.findall(r"\]\(([^)]+)\)", page.read_text(encoding="utf-8")):
-        if "://" not in target:
-            assert (page.parent / target.split("#")[0]).exists(), target
+    text = re.sub(r"^```.*?^```", "", page.read_text(encoding="utf-8"), flags=re.S | re.M)
+    for target in re.findall(r"\]\(([^)]+)\)|(?:src|srcset)=\"([^\"]+)\"", text):
+        path, _, anchor = next(filter(None, target)).partition("#")
+        if "://" in path:
+            continue
+        there = (page.parent / path).resolve() if path else page
+        assert there.exists(), path
+        assert not anchor or anchor in anchors(there), f"{path}#{anchor}"
+        if page.is_relative_to(ROOT / "docs"):
+            assert there.is_relative_to(ROOT / "docs"), f"{path} is not on the site"
+
+
+def navigation() -> list[str]:
+    """The pages that mkdocs.yml names."""
+    return re.findall(r"^ +- .*: (\S+\.md)$", (ROOT / "mkdocs.yml").read_text(encoding="utf-8"), flags=re.M)
+
+
+def test_every_page_is_in_the_navigation_once():
+    assert sorted(navigation()) == sorted(str(page.relative_to(ROOT / "docs")) for page in (ROOT / "docs").rglob("*.md"))
+
+
+def test_the_generated_reference_has_every_public_name():
+    generated = set()
+    for page in (ROOT / "docs" / "reference").glob("*.md"):
+        generated |= set(re.findall(r"^::: recurrank\.(\S+)", page.read_text(encoding="utf-8"), flags=re.M))
+    modules = {name for name in rr.__all__ if isinstance(getattr(rr, name), types.ModuleType)}
+    expected = set(rr.__all__) - modules
+    objects = [getattr(rr, name) for name in expected]
+    for module in modules:
+        for name in getattr(rr, module).__all__:
+            if getattr(getattr(rr, module), name) not in objects:
+                expected.add(f"{module}.{name}")
+    assert expected <= generated, f"not in docs/reference: {sorted(expected - generated)}"
+    for name in generated:
+        public = functools.reduce(getattr, name.split("."), rr)
+        assert public.__doc__, name
 
 
 def test_the_tables_are_what_the_code_and_the_results_say():

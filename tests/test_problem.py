@@ -9,11 +9,12 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 import recurrank as rr
+from recurrank.seeds import stream
 
 
 def test_synthetic_is_the_papers():
     """The draw as the paper describes it, step by step."""
-    rng = np.random.default_rng(4)
+    rng = stream(4, "problem")
     items, theta = rng.standard_normal((50, 2)), rng.standard_normal(2)
     features = [np.append(x / (np.sqrt(2) * np.linalg.norm(x)), 1 / np.sqrt(2)) for x in items]
     weight = np.append(theta / (np.sqrt(2) * np.linalg.norm(theta)), 1 / np.sqrt(2))

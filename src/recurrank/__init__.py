@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from recurrank import clicks, rankers, theory
+    from recurrank._compiled import hot
     from recurrank.catalogue import Catalogue
     from recurrank.client import AsyncClient, Client
     from recurrank.design.optimal import Design, g_optimal
     from recurrank.design.spanner import volumetric_spanner
+    from recurrank.experiments.comparison import Comparison, compare
     from recurrank.problem import Problem, synthetic, transform
     from recurrank.rankers.balanced import Balanced
     from recurrank.rankers.ranker import Ranker
@@ -29,13 +31,16 @@ _HOME = {
     "Balanced": "recurrank.rankers.balanced",
     "Catalogue": "recurrank.catalogue",
     "Client": "recurrank.client",
+    "Comparison": "recurrank.experiments.comparison",
     "Design": "recurrank.design.optimal",
     "Problem": "recurrank.problem",
     "Ranker": "recurrank.rankers.ranker",
     "RecurRank": "recurrank.rankers.recurrank",
     "Run": "recurrank.simulation.run",
     "Slate": "recurrank.slate",
+    "compare": "recurrank.experiments.comparison",
     "g_optimal": "recurrank.design.optimal",
+    "hot": "recurrank._compiled",
     "load": "recurrank.rankers.saving",
     "simulate": "recurrank.simulation.run",
     "synthetic": "recurrank.problem",
@@ -49,6 +54,7 @@ __all__ = [
     "Balanced",
     "Catalogue",
     "Client",
+    "Comparison",
     "Design",
     "Problem",
     "Ranker",
@@ -56,7 +62,9 @@ __all__ = [
     "Run",
     "Slate",
     "clicks",
+    "compare",
     "g_optimal",
+    "hot",
     "load",
     "rankers",
     "simulate",

@@ -33,17 +33,6 @@ def as_number(name: str, value: object) -> float:
         raise ValueError(f"{name}: {value!r} is too large") from error
 
 
-def as_seed(seed: object) -> np.random.SeedSequence:
-    """A seed sequence: itself, or of a whole number of at least 0, or (of None) a fresh one."""
-    if isinstance(seed, np.random.SeedSequence):
-        return seed
-    if seed is None:
-        return np.random.SeedSequence()
-    if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or seed < 0:
-        raise ValueError(f"seed: {seed!r} is not one; give a whole number of at least 0, or a SeedSequence")
-    return np.random.SeedSequence(int(seed))
-
-
 def _unmasked(name: str, values: ArrayLike) -> ArrayLike:
     if np.ma.isMaskedArray(values) and np.ma.is_masked(values):
         raise ValueError(f"{name}: some entries are masked; every number is needed")
@@ -61,10 +50,10 @@ def as_features(features: ArrayLike) -> Features:
     except ValueError as error:  # NumPy's word for rows of different lengths
         raise ValueError("features: rows have different lengths; every item needs the same number of features") from error
     if array.dtype == object:
-        raise ValueError("features: rows have different lengths or hold no numbers; give a matrix of numbers, a row an item")
+        raise ValueError("features: rows have different lengths or hold no numbers; give a matrix of numbers, one row per item")
     if array.ndim != 2 or 0 in array.shape:
         raise ValueError(
-            f"features: shape is {array.shape}; give a matrix of numbers with a row an item and at least one column"
+            f"features: shape is {array.shape}; give a matrix of numbers with one row per item and at least one column"
         )
     if array.dtype not in (np.float32, np.float64):
         if array.dtype.kind not in "iufb":

@@ -1,34 +1,44 @@
 """How the package compiles: numba, nopython mode, kept on disk, and never stale.
 
-numba keeps a compiled function until the *file that defines it* changes. Ours call each other across files, so
-a change in one file would leave machine code of its old text inside another's. Here every compiled function's
-stamp is the digest of all the package's sources instead: any change compiles anew.
+numba keeps a compiled function until the *file that defines it* changes. Ours call each other across files, and the compiled
+loops contain the functions of whichever ranker and click model they run, a user's own included. So here the disk cache is keyed
+by the code that contributes: the bytecode of the function, of all functions that it calls, wherever they stand, the constants
+they read, and the compiled functions of the classes that are registered for the states in the signature.
 """
 
 from __future__ import annotations
 
+import atexit
+import enum
 import functools
 import hashlib
-from collections.abc import Callable
+import inspect
+import logging
+import os
+import shutil
+import sys
+import sysconfig
+import tempfile
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import CodeType, FunctionType, ModuleType
 from typing import Any, TypeVar, cast
 
-from numba import njit
+import numpy as np
+from numba import njit, types
+from numba.core import caching, config
+from numba.core.dispatcher import Dispatcher
 
 HOT: Any = {"forceinline": True, "_nrt": False}
 """numba's options for what runs every round."""
 
+_NO_WAY_IN = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+
 F = TypeVar("F", bound=Callable[..., Any])
 
+_FunctionCache: Any = caching.FunctionCache
 
-@functools.cache
-def sources_digest() -> bytes:
-    """A digest of every source file of the package, names and contents."""
-    root = Path(__file__).parent
-    digest = hashlib.sha256()
-    for path in sorted(root.rglob("*.py")):
-        digest.update(str(path.relative_to(root)).encode() + b"\0" + path.read_bytes())
-    return digest.digest()
+PACKAGE = __name__.partition(".")[0]
 
 
 def compiled(function: F) -> F:
@@ -45,9 +55,14 @@ def hot(function: F) -> F:
     return _kept(function, HOT)
 
 
+def inner(function: F) -> F:
+    """:func:`hot` for what only compiled code calls: without the way in from Python, which takes as long to compile."""
+    return _kept(function, {**HOT, **_NO_WAY_IN})
+
+
 def rare(function: F) -> F:
-    """:func:`hot` for what it seldom calls: a call of its own, so that the rest stays small."""
-    return _kept(function, {**HOT, "forceinline": False})
+    """:func:`inner` for what is seldom called: a call of its own, so that the rest stays small."""
+    return _kept(function, {**HOT, **_NO_WAY_IN, "forceinline": False})
 
 
 def apart(function: F) -> F:
@@ -55,9 +70,192 @@ def apart(function: F) -> F:
     return _kept(function, {"nogil": True})
 
 
+def contributes(state: type[Any], owner: type[Any]) -> None:
+    """Compiled code that takes this state contains the compiled functions of ``owner``."""
+    _owners[state] = owner
+
+
+_owners: dict[type[Any], type[Any]] = {}
+
+
 def _kept(function: F, options: dict[str, Any]) -> F:
-    dispatcher: Any = njit(cache=True, **options)(function)
-    cache_file: Any = getattr(getattr(dispatcher, "_cache", None), "_cache_file", None)
-    if hasattr(cache_file, "_source_stamp"):  # numba's own name: without it we fall back on numba's own rule
-        cache_file._source_stamp = sources_digest()
+    dispatcher: Any = njit(**options)(function)
+    dispatcher._cache = _CodeCache(function)
     return cast(F, dispatcher)
+
+
+class _CodeCache(_FunctionCache):  # type: ignore[misc]
+    """numba's disk cache with all contributing code in the key.
+
+    Keys are text, so that an index can be read where a user's classes cannot be imported.
+    """
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        try:
+            super().__init__(function)
+        except RuntimeError:  # neither the source's folder nor the home can be written
+            _cache_for_now()
+            super().__init__(function)
+        self._cache_file._source_stamp = b"the code is in the keys"
+
+    def _index_key(self, sig: Any, codegen: Any) -> tuple[str, str]:
+        states = [kind for part in sig for kind in _states(part)]
+        signature = repr((str(sig), [_named(kind) for kind in states], codegen.magic_tuple()))
+        return _digest([signature.encode()]), _digest(_code([self._py_func, *states]))
+
+    def _load_overload(self, sig: Any, target_context: Any) -> Any:
+        """Load; classes of a script come back as copies of themselves, which no argument has."""
+        found = super()._load_overload(sig, target_context)
+        if found is None or tuple(found.signature.args) == tuple(sig):
+            return found
+        found.fndesc.argtypes = tuple(sig)
+        return found._replace(signature=found.signature.replace(args=tuple(sig)))
+
+    def _save_overload(self, sig: Any, data: Any) -> None:
+        """Save, and forget the machine code of older sources."""
+        file, key = self._cache_file, self._index_key(sig, data.codegen)
+        index = file._load_index()
+        current = {there: name for there, name in index.items() if there[0] != key[0] or there[1] == key[1]}
+        if len(current) < len(index):
+            file._save_index(current)
+        super()._save_overload(sig, data)
+
+
+def _cache_for_now() -> None:
+    """Keep machine code in a private folder until this process ends; its children use it too."""
+    folder = tempfile.mkdtemp(prefix="recurrank-cache-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    os.environ["NUMBA_CACHE_DIR"] = folder
+    config.reload_config()  # type: ignore[no-untyped-call]
+    logging.getLogger(__name__).warning(
+        "recurrank: machine code cannot be kept between runs; set NUMBA_CACHE_DIR to a folder that can be written"
+    )
+
+
+def _states(numba_type: Any) -> Iterator[type[Any]]:
+    """The classes of the named tuples in a type of numba's."""
+    if hasattr(numba_type, "instance_class"):
+        yield numba_type.instance_class
+    if isinstance(numba_type, types.BaseTuple):
+        for part in cast(Any, numba_type).types:
+            yield from _states(part)
+
+
+def _digest(parts: Iterator[bytes] | list[bytes]) -> str:
+    digest = hashlib.sha256()
+    for part in parts:
+        digest.update(len(part).to_bytes(8, "big") + part)
+    return digest.hexdigest()
+
+
+def _code(values: list[Any]) -> Iterator[bytes]:
+    """What these functions, classes and constants mean to compiled code, with all that they refer to."""
+    waiting, seen = values[::-1], set[int]()
+    while waiting:
+        value = waiting.pop()
+        if isinstance(value, Dispatcher):
+            yield repr(sorted(value.targetoptions.items())).encode()
+            value = value.py_func
+        if isinstance(value, FunctionType):
+            if id(value) not in seen:
+                seen.add(id(value))
+                yield from _bytecode(value.__code__, value.__doc__)
+                waiting += [*_referred(value), *(value.__defaults__ or ()), *_cells(value)][::-1]
+        elif isinstance(value, type):
+            yield _named(value).encode()
+            if issubclass(value, enum.Enum):
+                yield repr(list(value)).encode()
+            elif issubclass(value, tuple):
+                yield repr(getattr(value, "_fields", ())).encode()
+                waiting += [part for _, part in inspect.getmembers(_owners.get(value), _is_dispatcher)]
+        elif isinstance(value, np.ndarray):
+            yield f"{value.dtype} {value.shape}".encode() + value.tobytes()
+        elif isinstance(value, tuple):
+            waiting += value[::-1]
+        elif isinstance(value, int | float | complex | str | bytes | np.generic | None):
+            yield repr(value).encode()
+        else:
+            yield _named(value if hasattr(value, "__qualname__") else type(value)).encode()
+
+
+def _bytecode(code: CodeType, doc: str | None) -> Iterator[bytes]:
+    yield code.co_code + repr((code.co_names, code.co_varnames, code.co_freevars, code.co_cellvars)).encode()
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield from _bytecode(constant, None)
+        elif constant != doc or doc is None:
+            yield repr(constant).encode()
+
+
+def _referred(function: FunctionType) -> Iterator[Any]:
+    """The globals that a function names, and what it names of modules of ours or of the user's."""
+    codes = [function.__code__]
+    for code in codes:
+        codes += [constant for constant in code.co_consts if isinstance(constant, CodeType)]
+    names = [name for code in codes for name in code.co_names]
+    for name in names:
+        value = function.__globals__.get(name)
+        if not isinstance(value, ModuleType):
+            yield value
+        elif _is_ours(value.__name__) or _is_users(value):
+            yield from (getattr(value, part, None) for part in names)
+
+
+def _cells(function: FunctionType) -> list[Any]:
+    return [cell.cell_contents for cell in function.__closure__ or ()]
+
+
+def _is_dispatcher(value: Any) -> bool:
+    return isinstance(value, Dispatcher)
+
+
+def _named(value: Any) -> str:
+    return f"{getattr(value, '__module__', '')}.{value.__qualname__}"
+
+
+@functools.cache
+def sources_digest() -> bytes:
+    """A digest of every source file of the package, names and contents."""
+    root = Path(__file__).parent
+    digest = hashlib.sha256()
+    for path in sorted(root.rglob("*.py")):
+        digest.update(str(path.relative_to(root)).encode() + b"\0" + path.read_bytes())
+    return digest.digest()
+
+
+def digest_behind(*kinds: type[Any]) -> bytes:
+    """:func:`sources_digest`, and the files behind those of the classes that are a user's own.
+
+    These are the file of the class and the imported files in its folder and below.
+    """
+    digest = hashlib.sha256(sources_digest())
+    for kind in kinds:
+        if not _is_ours(kind.__module__):
+            for name, path in _beside(kind.__module__):
+                digest.update(name.encode() + b"\0" + path.read_bytes())
+    return digest.digest()
+
+
+def _beside(module: str) -> Iterator[tuple[str, Path]]:
+    own = getattr(sys.modules.get(module), "__file__", None)
+    if own is None:
+        raise ValueError(f"{module}: its classes are in no file, so that nothing tells whether they change; put them into one")
+    for name, other in sorted(sys.modules.items()):
+        path = getattr(other, "__file__", None)
+        if name == module or (name != "__main__" and path and _is_users(other) and Path(path).is_relative_to(Path(own).parent)):
+            yield name, Path(str(path))
+
+
+def _is_ours(module: str) -> bool:
+    return module.partition(".")[0] == PACKAGE
+
+
+def _is_users(module: ModuleType) -> bool:
+    """Whether it is a file of the user's, and not of Python or of an installed library."""
+    path = getattr(module, "__file__", None)
+    return path is not None and not any(Path(path).is_relative_to(library) for library in _libraries())
+
+
+@functools.cache
+def _libraries() -> frozenset[str]:
+    return frozenset(sysconfig.get_path(kind) for kind in ("stdlib", "platstdlib", "purelib", "platlib"))

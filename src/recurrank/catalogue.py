@@ -25,10 +25,10 @@ _PIECE = 1 << 24
 
 
 class Catalogue:
-    """Items with feature vectors. Everywhere else an item is its place here, counted from 0.
+    """Items with feature vectors. Everywhere else an item is its index here, from 0.
 
     Args:
-        features: a matrix, a row an item; float32 and float64 (a memory map too) are used where they are. Or a path:
+        features: a matrix, one row per item; float32 and float64 (a memory map too) are used where they are. Or a path:
             what :meth:`open` opens.
         ids: the items' own names, all different; by default they have none.
 
@@ -88,13 +88,13 @@ class Catalogue:
         if one is not None and one.is_file() and one.suffix != ".parquet":
             if features is not None or ids is not None or to is not None:
                 raise ValueError(
-                    f"{one}: only Parquet has columns and is mapped to another place; leave features, ids and to out"
+                    f"{one}: only Parquet has columns and is converted to a map elsewhere; leave features, ids and to out"
                 )
             if one.suffix != ".npy" and dim is None:
                 raise ValueError(f"{one}: not .npy or .parquet; for a file of float32 numbers alone, give dim")
             return cls(map_npy(one) if one.suffix == ".npy" else map_raw(one, dim))
         if one is not None and one.suffix == ".npy":
-            raise ValueError(f"{one}: no such file; give a .npy or .parquet file with a row an item")
+            raise ValueError(f"{one}: no such file; give a .npy or .parquet file with one row per item")
         if one is None or not (one / "about.json").is_file():
             dataset = Dataset(where, features, ids)
             one = Path(os.path.realpath(map_folder(where, dataset) if to is None else to))
@@ -122,8 +122,15 @@ class Catalogue:
         rows = max(1, _PIECE // (self.dim * self.features.itemsize))
         parts = [slice(start, start + rows) for start in range(0, len(self), rows)]
         whole = Rows(self.features)
-        with ThreadPoolExecutor() as pool:  # hashing releases the lock
-            digests = list(pool.map(lambda part: hashlib.sha256(np.ascontiguousarray(whole.stored(part)).data).digest(), parts))
+
+        def digest(part: slice) -> bytes:
+            return hashlib.sha256(np.ascontiguousarray(whole.stored(part)).data).digest()
+
+        if len(parts) == 1:  # threads would take longer to start
+            digests = [digest(parts[0])]
+        else:
+            with ThreadPoolExecutor() as pool:  # hashing releases the lock
+                digests = list(pool.map(digest, parts))
         names = None if self.ids is None else digest_of(self.ids)
         head = repr((self.features.shape, self.features.dtype.str, names)).encode()
         return hashlib.sha256(head + b"".join(digests)).hexdigest()
@@ -132,7 +139,9 @@ class Catalogue:
 def map_folder(where: Where, dataset: Dataset) -> Path:
     """Where the map of a dataset is kept: beside it, under its name."""
     if dataset.system.type_name != "local":
-        raise ValueError(f"{where}: its map has no place beside it, being elsewhere; say which folder here to keep it in")
+        raise ValueError(
+            f"{where}: its map cannot be kept beside it, since it is not on this machine; name a folder for the map"
+        )
     given = [where] if isinstance(where, str | Path) else list(where)
     asked = [os.path.abspath(str(one).removeprefix("file://")) for one in given]
     if len(asked) == 1 and os.path.exists(asked[0]):

@@ -57,9 +57,16 @@ class _Requests:
         return {"positions": positions, "items": listed, **settings}
 
     @staticmethod
-    def _report(slate: str | ServedSlate, clicks: Iterable[int], final: bool) -> list[dict[str, Any]]:
+    def _report(
+        slate: str | ServedSlate, clicked: Iterable[int] | None, clicks: Iterable[int] | None, final: bool
+    ) -> list[dict[str, Any]]:
+        if (clicked is None) == (clicks is None):
+            raise ValueError("clicked: give the positions that were clicked, counted from 0, once")
+        positions = list(clicks if clicked is None else clicked)  # type: ignore[arg-type]
+        if any(type(position).__name__.startswith("bool") for position in positions):  # numpy's, too
+            raise ValueError("clicked: true and false are not positions; give the positions that were clicked, counted from 0")
         name = slate if isinstance(slate, str) else slate.slate
-        return [{"slate": name, "clicks": [int(position) for position in clicks], "final": final}]
+        return [{"slate": name, "clicks": [int(position) for position in positions], "final": final}]
 
     def _pause(self, attempt: int) -> float:
         return float(min(5.0, 0.1 * 2.0**attempt) * random.uniform(0.5, 1.0))
@@ -93,7 +100,7 @@ class Client(_Requests):
 
         with Client("http://127.0.0.1:8080") as client:
             slate = client.rank("films")
-            client.feedback(slate, clicks=[0])  # "learned"
+            client.feedback(slate, clicked=[0])  # the first item was clicked: "learned"
 
     """
 
@@ -110,9 +117,19 @@ class Client(_Requests):
         asked = {"slate": slate or new_id()}
         return ServedSlate(**self._call("POST", f"/v1/rankers/{name}/rank", asked))
 
-    def feedback(self, slate: str | ServedSlate, clicks: Iterable[int], final: bool = True) -> str:
-        """Report the positions clicked, from 0; what became of the report."""
-        return str(self._call("POST", "/v1/feedback", self._report(slate, clicks, final))[0]["status"])
+    def feedback(
+        self,
+        slate: str | ServedSlate,
+        clicked: Iterable[int] | None = None,
+        final: bool = True,
+        *,
+        clicks: Iterable[int] | None = None,
+    ) -> str:
+        """Report the *positions* that were clicked, counted from 0 (not one boolean per position); what became of the report.
+
+        ``clicks`` is an older name of ``clicked``.
+        """
+        return str(self._call("POST", "/v1/feedback", self._report(slate, clicked, clicks, final))[0]["status"])
 
     def status(self, name: str) -> dict[str, Any]:
         """What the ranker has learned."""
@@ -168,9 +185,19 @@ class AsyncClient(_Requests):
         asked = {"slate": slate or new_id()}
         return ServedSlate(**await self._call("POST", f"/v1/rankers/{name}/rank", asked))
 
-    async def feedback(self, slate: str | ServedSlate, clicks: Iterable[int], final: bool = True) -> str:
-        """Report the positions clicked, from 0; what became of the report."""
-        return str((await self._call("POST", "/v1/feedback", self._report(slate, clicks, final)))[0]["status"])
+    async def feedback(
+        self,
+        slate: str | ServedSlate,
+        clicked: Iterable[int] | None = None,
+        final: bool = True,
+        *,
+        clicks: Iterable[int] | None = None,
+    ) -> str:
+        """Report the *positions* that were clicked, counted from 0 (not one boolean per position); what became of the report.
+
+        ``clicks`` is an older name of ``clicked``.
+        """
+        return str((await self._call("POST", "/v1/feedback", self._report(slate, clicked, clicks, final)))[0]["status"])
 
     async def status(self, name: str) -> dict[str, Any]:
         """What the ranker has learned."""

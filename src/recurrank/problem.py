@@ -7,8 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from recurrank._arrays import Features, Floats, as_array, as_count, as_features, as_seed
+from recurrank._arrays import Features, Floats, as_array, as_count, as_features
 from recurrank.design.scan import Rows, products
+from recurrank.seeds import stream
 
 
 @dataclass(frozen=True)
@@ -27,7 +28,7 @@ class Problem:
     def __init__(self, features: ArrayLike, theta: ArrayLike) -> None:
         matrix, vector = as_features(features), as_array("theta", theta)
         if vector.shape != (matrix.shape[1],):
-            raise ValueError(f"theta: shape is {vector.shape}; it should be ({matrix.shape[1]},), a number a feature")
+            raise ValueError(f"theta: shape is {vector.shape}; it should be ({matrix.shape[1]},), one number per feature")
         object.__setattr__(self, "features", matrix)
         object.__setattr__(self, "theta", vector)
         attraction = products(Rows(matrix), vector)
@@ -37,6 +38,10 @@ class Problem:
             item = int(np.argmax(outside))
             raise ValueError(f"attraction[{item}]: {attraction[item]} lies outside [0, 1]; scale features or theta")
         object.__setattr__(self, "attraction", np.clip(attraction, 0.0, 1.0))
+
+    def shuffled(self, seed: object) -> Problem:
+        """The same problem with its items in a random order, so that no ranker gains from how they were numbered."""
+        return Problem(self.features[stream(seed, "items").permutation(len(self.features))], self.theta)
 
     attraction: Floats = None  # type: ignore[assignment]  # set by __init__
 
@@ -52,7 +57,7 @@ def transform(vectors: ArrayLike) -> Floats:
     """
     x = as_array("vectors", vectors)
     if x.ndim not in (1, 2) or 0 in x.shape:
-        raise ValueError(f"vectors: shape is {x.shape}; give a vector, or a matrix with a row a vector")
+        raise ValueError(f"vectors: shape is {x.shape}; give a vector, or a matrix with one vector per row")
     largest = np.abs(x).max(axis=-1, keepdims=True)  # taken out first, so that no square over- or underflows
     if not np.isfinite(largest).all() or not largest.all():
         raise ValueError("vectors: one is zero or not finite; the transform divides by the length, so every vector needs one")
@@ -71,7 +76,7 @@ def synthetic(items: int, dim: int, seed: int | np.random.SeedSequence | np.rand
     ((1000, 5), True, True)
     """
     items, dim = as_count("items", items), as_count("dim", dim, least=2)
-    rng = seed if isinstance(seed, np.random.Generator) else np.random.default_rng(as_seed(seed))
+    rng = stream(seed, "problem")
     features = transform(rng.standard_normal((items, dim - 1)))
     theta = transform(rng.standard_normal(dim - 1))
     return Problem(features, theta)

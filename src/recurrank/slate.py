@@ -18,7 +18,7 @@ class Slate:
 
     Attributes:
         items: the items, best place first, as places in the catalogue; shape (K,).
-        marks: what the ranker explored, in its own terms; shape (K, 2). For RecurRank, a row a block: the block's key,
+        marks: what the ranker explored, in its own terms; shape (K, 2). For RecurRank, one row per block: the block's key,
             and which of its explored items stands at its first position. A row that starts with -1 ends them.
         number: how many slates this ranker had served before.
         ranker: which ranker served it; feedback to another one is refused.

@@ -59,10 +59,11 @@ def test_simulate_json_is_the_contract(call):
     assert (code, err) == (0, "")
     document = json.loads(out)
     assert set(document) == {
-        "ranker", "clicks", "items", "dim", "positions", "rounds", "seed", "regret", "clicks_total", "seconds", "checkpoints"
+        "ranker", "clicks", "items", "dim", "positions", "rounds", "seed", "regret", "clicks_total", "seconds", "checkpoints",
+        "optimum",
     }  # fmt: skip
     assert document["checkpoints"][-1] == [2000, document["regret"]]
-    assert (document["ranker"], document["clicks"], document["seed"]) == ("recurrank", "cascade", 3)
+    assert (document["ranker"], document["clicks"], document["seed"]) == ("balanced", "cascade", 3)
     again = json.loads(call("simulate", *SMALL, "--clicks", "cascade", "--seed", "3", "--json")[1])
     assert again["regret"] == document["regret"]
     other = json.loads(call("simulate", *SMALL, "--clicks", "cascade", "--seed", "4", "--json")[1])
@@ -70,8 +71,8 @@ def test_simulate_json_is_the_contract(call):
 
 
 def test_simulate_for_people_with_options_and_a_plot(call, tmp_path):
-    plot = tmp_path / "curve.svg"
-    code, out, _ = call("simulate", *SMALL, "--option", "design=spanner", "--option", "delta=0.5", "--plot", str(plot))
+    plot, options = tmp_path / "curve.svg", ("--option", "design=spanner", "--option", "delta=0.5")
+    code, out, _ = call("simulate", "--ranker", "recurrank", *SMALL, *options, "--plot", str(plot))
     assert code == 0
     assert "2,000" in out
     assert "best ranking" in out
@@ -124,7 +125,8 @@ def test_paper_json_is_the_contract(call, tmp_path):
     assert (code, err) == (0, "")
     (row,) = json.loads(out)
     assert set(row) == {
-        "environment", "ranker", "rounds", "runs", "regret_mean", "regret_se", "seconds_mean", "paper_regret", "paper_seconds"
+        "environment", "ranker", "rounds", "runs", "regret_mean", "regret_se", "seconds_mean", "paper_regret", "paper_seconds",
+        "optimum",
     }  # fmt: skip
     assert (row["environment"], row["rounds"], row["runs"]) == ("cascade", 5000, 2)
     assert {"regret.png", "report.html", "results.parquet", "table.tex"} <= {p.name for p in (tmp_path / "new").iterdir()}
@@ -155,7 +157,7 @@ def test_movielens_from_ratings_to_a_run(call, tmp_path):
         "--rankers",
         "random",
         "--runs",
-        "3",
+        "2",
         "--rounds-scale",
         "0.0001",
         "--jobs",

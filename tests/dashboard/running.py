@@ -13,6 +13,7 @@ from recurrank.dashboard.app import Dashboard
 from recurrank.serving.auth import Keys
 from recurrank.serving.http.app import make_app
 from recurrank.serving.http.gate import Limits
+from recurrank.serving.http.keyring import KeyRing
 from recurrank.serving.service import Service, Settings
 from recurrank.serving.store import open_store
 
@@ -34,11 +35,12 @@ class Server:
 
     def __init__(self, address: str, keys: Keys | None = None, truths: dict | None = None) -> None:
         self.service = Service(open_store(address), seed=0, settings=Settings(refresh=0.05, poll=0.01))
-        self.pages = Dashboard(self.service, keys, truths)
+        ring = KeyRing(keys) if keys else None
+        self.pages = Dashboard(self.service, ring, truths)
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             self.port = free.getsockname()[1]
-        app = make_app(self.service, keys, Limits(), self.pages)
+        self.app = app = make_app(self.service, ring, Limits(), self.pages)
         self.server = uvicorn.Server(uvicorn.Config(app, host="127.0.0.1", port=self.port, log_level="error", lifespan="off"))
         self.thread = threading.Thread(target=self.server.run)
         self.thread.start()
@@ -52,6 +54,7 @@ class Server:
         self.pages.stop()
         self.server.should_exit = True
         self.thread.join(timeout=20)
+        self.app.stop()
         self.service.close()
 
 

@@ -5,15 +5,17 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import sys
 import time
 
 import httpx
 import numpy as np
 import pytest
-from tests.dashboard.running import Server, events
+from tests.dashboard.running import Server, events, ranker
 from tests.serving.running import until
 
 import recurrank as rr
+from recurrank.dashboard import live
 from recurrank.dashboard.playground import runner
 from recurrank.dashboard.playground.setup import DEFAULTS, PARAMETERS, read
 from recurrank.dashboard.playground.worker import _model, _problem, play
@@ -75,9 +77,8 @@ def test_the_numbers_are_those_of_the_library():
     assert rounds == list(range(0, 2001, 10))
     assert regret == sorted(regret)
     problem = _problem(setup)
-    seeds = np.random.SeedSequence([0, 1]).spawn(4)
-    ranker = rr.RecurRank(problem.features, 3, 2000, seeds[0])
-    run = rr.simulate(ranker, _model(setup, problem), 2000, seeds[1], checkpoints=[2000])
+    ranker = rr.RecurRank(problem.features, 3, 2000, setup.seed)
+    run = rr.simulate(ranker, _model(setup, problem), 2000, setup.seed, checkpoints=[2000])
     assert regret[-1] == pytest.approx(run.regret[-1])
     flow = [document for name, document in said if name == "flow"][-1]
     assert flow["boxes"][0]["items"] == 50
@@ -121,7 +122,7 @@ def test_a_run_is_a_stream_and_ends_with_who_asked_for_it(server):
                 assert busy.status_code == 503
                 assert "simulations run already" in busy.json()["detail"]
         del first, second
-        until(lambda: mine._running == 0)
+        until(lambda: mine._slots._free == runner.RUNS)
         until(lambda: running.returncode is not None)
 
 
@@ -154,3 +155,34 @@ def test_a_worker_ends_when_its_server_is_gone():
         return code
 
     assert asyncio.run(left()) == 0
+
+
+def test_limits_hold_for_requests_that_come_at_once(tmp_path, monkeypatch):
+    """Of twelve simulations two run, of twelve live pages five; who leaves makes room."""
+    monkeypatch.setattr(runner, "COMMAND", (sys.executable, "-S", "-c", "import time; time.sleep(60)"))
+    monkeypatch.setattr(live, "STREAMS", 5)
+    running = Server(f"sqlite:///{tmp_path}/x.db")
+
+    async def at_once(http, method: str, path: str, **more) -> list:
+        asked = [http.send(http.build_request(method, path, **more), stream=True) for _ in range(12)]
+        return await asyncio.gather(*asked)
+
+    async def all_of_it() -> None:
+        async with httpx.AsyncClient(base_url=running.url, timeout=60) as http:
+            assert (await http.put("/v1/rankers/films", json=ranker())).status_code == 200
+            for most, (method, path, more) in {
+                2: ("POST", "/dash/playground/run", {"json": DEFAULTS}),
+                5: ("GET", "/dash/rankers/films/live", {}),
+            }.items():
+                for _ in range(2):
+                    answers = await at_once(http, method, path, **more)
+                    codes = sorted(answer.status_code for answer in answers)
+                    assert codes == [200] * most + [503] * (12 - most)
+                    for answer in answers:
+                        await answer.aclose()
+                    await asyncio.sleep(0.5)  # until the server has noticed
+
+    try:
+        asyncio.run(all_of_it())
+    finally:
+        running.stop()

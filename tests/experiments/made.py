@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from recurrank.experiments.experiment import Experiment, Result
+from recurrank.experiments.experiment import Experiment, Result, code_of
 
 
 def made_result(experiment: Experiment, final: float = 1.0) -> Result:
@@ -21,8 +21,10 @@ def made_result(experiment: Experiment, final: float = 1.0) -> Result:
         positions=environment.positions,
         rounds=environment.rounds,
         data=environment.source.data,
+        code=code_of(experiment),
         checkpoints=rounds,
         regret=final * rounds / environment.rounds,
         clicks=3,
         seconds=1.0,
+        optimum="exact",
     )

@@ -16,7 +16,14 @@ from recurrank.experiments.report import Report, bounds, order_remark, tex_table
 from recurrank.experiments.summary import summary
 from recurrank.theory.bounds import upper_bound
 
-FINAL = {"recurrank": 70_000.0, "cascade-linucb": 200_000.0, "toprank": 700_000.0, "toprank:delta=T^-1": 900_000.0}
+FINAL = {
+    "recurrank": 90_000.0,
+    "recurrank:design=spanner": 70_000.0,
+    "cascade-linucb": 200_000.0,
+    "toprank": 700_000.0,
+    "toprank:delta=T^-1": 900_000.0,
+}
+SPANNER = "RecurRank (design=spanner)"
 
 
 def rows_of(experiments: list[Experiment]):
@@ -103,7 +110,7 @@ def test_the_bound_is_theorem_1(results, tmp_path):
 
 def test_the_table_for_a_paper(results):
     table = tex_table(summary(results, paper.published()))
-    assert r"position & RecurRank & 5{,}000{,}000 & 70{,}500 & 500 & 1.00 & 68{,}943 & 310 \\" in table
+    assert r" & RecurRank (design=spanner) & 5{,}000{,}000 & 70{,}500 & 500 & 1.00 & 68{,}943 & 310 \\" in table
     assert r"TopRank (delta=T\textasciicircum{}-1)" in table
     assert table.count(r"\midrule") == 3
     alone = tex_table(summary(results))
@@ -113,11 +120,26 @@ def test_the_table_for_a_paper(results):
     assert columns > 5
 
 
+def test_a_regret_that_may_be_too_small_is_marked_everywhere(results, tmp_path):
+    doubtful = [row._replace(optimum="best found") if row.environment == "position" else row for row in results]
+    rows = summary(doubtful)
+    assert {row.environment for row in rows if row.optimum != "exact"} == {"position"}
+    assert tex_table(rows).count("position: regret is against the best ranking found") == 1
+    assert "best ranking found" not in tex_table(summary(results))
+    write_report(tmp_path, doubtful, paper.report())
+    page = (tmp_path / "report.html").read_text()
+    assert page.count("position: regret is against the best ranking found") == 1
+
+
 def test_order_is_told_as_it_is(results):
     rows = [row for row in summary(results, paper.published()) if row.environment == "position"]
-    assert order_remark(rows) == "From least to most regret: RecurRank, CascadeLinUCB, TopRank, as in the paper."
-    swapped = [rows[0]._replace(regret_mean=1e9), *rows[1:]]
-    assert order_remark(swapped).endswith("CascadeLinUCB, TopRank, RecurRank; in the paper: RecurRank, CascadeLinUCB, TopRank.")
+    assert (
+        order_remark(rows) == "From least to most regret: RecurRank (design=spanner), CascadeLinUCB, TopRank, as in the paper."
+    )
+    swapped = [rows[0], rows[1]._replace(regret_mean=1e9), *rows[2:]]
+    assert order_remark(swapped).endswith(
+        f"CascadeLinUCB, TopRank, {SPANNER}; in the paper: {SPANNER}, CascadeLinUCB, TopRank."
+    )
 
 
 def test_colours_tell_rankers_apart():

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import pickle
+from itertools import permutations
 
 import numpy as np
 import pytest
 
 from recurrank.cli import main
-from recurrank.experiments.robustness import ENVIRONMENTS, half_hidden, plan
+from recurrank.experiments.robustness import ENVIRONMENTS, HalfHidden, plan
 
 
 @pytest.mark.parametrize("name", ENVIRONMENTS)
@@ -20,8 +21,7 @@ def test_environments_are_what_they_say(name):
     assert one.features.shape == (environment.items, environment.dim)
     assert one.model.attraction.shape == (environment.items,)
     assert np.array_equal(one.model.attraction, same.model.attraction)
-    drawn = environment.source.attractions in ("dense", "uniform", "leader")
-    assert np.array_equal(one.model.attraction, other.model.attraction) != drawn
+    assert not np.array_equal(one.model.attraction, other.model.attraction)
     assert one.model.attraction.max() <= environment.source.scale
     assert one.model.state is not None  # it runs compiled
     examined = one.model.examine(one.model.best(environment.positions))
@@ -30,9 +30,20 @@ def test_environments_are_what_they_say(name):
 
 
 def test_set_dependent_examination():
-    chi = half_hidden(np.array([0.2, 0.6, 1.0]))
-    assert chi(np.array([1, 0, 2]), 0) == 1
-    assert chi(np.array([1, 0, 2]), 2) == pytest.approx((1 - 0.3) * (1 - 0.1))
+    model = HalfHidden(np.array([0.2, 0.6, 1.0]))
+    assert model.examine([1, 0, 2]).tolist() == pytest.approx([1, 1 - 0.3, (1 - 0.3) * (1 - 0.1)])
+    rankings = [model.expected(ranking).sum() for ranking in permutations(range(3), 2)]
+    assert model.optimum(2).expected.sum() == pytest.approx(max(rankings))
+
+
+def test_no_environment_has_its_items_in_order():
+    """The most attractive item is anywhere, and the numbers of the items say nothing about their attraction."""
+    for environment in ENVIRONMENTS.values():
+        settings = [environment.source.setting(0, np.random.SeedSequence([seed]), environment.positions) for seed in range(10)]
+        assert len({int(s.model.attraction.argmax()) for s in settings}) > 3, environment.name
+        numbers = np.arange(environment.items)
+        correlation = [np.corrcoef(numbers, s.model.attraction)[0, 1] for s in settings]
+        assert abs(np.mean(correlation)) < 4 / np.sqrt(10 * environment.items), environment.name
 
 
 def test_plan():

@@ -245,7 +245,7 @@ def test_nothing_but_a_map_is_replaced(tmp_path):
     for to, says in (
         ("keep", r"keep: holds other things than a map \(mine\)"),
         ("items", "x.parquet"),
-        ("file", "is no folder"),
+        ("file", "is not a folder"),
     ):
         with pytest.raises(ValueError, match=says):
             rr.Catalogue.open(folder, to=tmp_path / to)
@@ -288,7 +288,7 @@ def test_odd_names_and_places(tmp_path, monkeypatch):
             {},
             "column 'f' holds struct<.*>, which may be features or not",
         ),
-        ({"id": pa.array([b"\xff\xfe", b"a"]).view(pa.string()), "f": [1.0, 2.0]}, {}, "an id is no text in UTF-8"),
+        ({"id": pa.array([b"\xff\xfe", b"a"]).view(pa.string()), "f": [1.0, 2.0]}, {}, "an id is not text in UTF-8"),
     ],
 )
 def test_columns_that_will_not_do(tmp_path, columns, options, says):

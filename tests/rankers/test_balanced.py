@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 import recurrank as rr
 from recurrank.rankers import balanced
-from recurrank.rankers.balanced import Balanced, candidates
+from recurrank.rankers.balanced import Balanced
+from recurrank.rankers.engines.posterior import candidates
 from recurrank.theory import certificates
 
 
@@ -82,6 +83,28 @@ def test_answers_count_while_the_set_above_stands(monkeypatch):
     before = ranker.state.moments.copy()
     ranker.learn(stranger, [True, False, False])
     assert np.array_equal(ranker.state.moments, before)
+
+
+def test_accounts_pay_for_what_copies_have_shown(problem):
+    """What copies spend, the ranker that adopts their slates has spent; what it is paid is the average of theirs."""
+    model, users = rr.clicks.make("position-based", problem.attraction, 5), np.random.default_rng(0)
+    learner = Balanced(problem.features, positions=5, rounds=20_000, seed=0)
+    rr.simulate(learner, model, 300, seed=0)
+    paid, adopted = [], []
+    for seed in range(200):
+        ranker, copy = learner.copy(), learner.copy(seed=seed)
+        slates = [copy.rank() for _ in range(30)]
+        for slate in slates:
+            ranker.adopt(slate)
+        adopted.append(ranker.state.account - learner.state.account)
+        paid.append(copy.state.account - learner.state.account)
+    assert np.ptp(adopted, axis=0).max() > 0  # some asked, some did not
+    apart = np.array(adopted) - paid  # costs are the same, payments are so on average: within 4 standard errors
+    assert (np.abs(apart.mean(axis=0)) <= 4 * apart.std(axis=0) / np.sqrt(len(apart)) + 1e-6).all()
+    asking = next(slate for slate in slates if slate.marks[0, 1] > len(slate))
+    before = ranker.state.moments.copy()
+    ranker.learn(asking, model.sample(asking, users))  # the position, whatever else the mark says
+    assert (ranker.state.moments != before).any()
 
 
 def test_half_of_the_slates_lost_and_the_rest_late(problem):

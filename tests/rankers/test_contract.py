@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import recurrank as rr
+from recurrank.seeds import stream
 
 NAMES = rr.rankers.names()
 
@@ -43,7 +44,7 @@ def test_same_seed_same_slates(make, position_model):
 
 def test_a_round_at_a_time_and_compiled_are_the_same(make, position_model):
     one, many = make(), make()
-    users = np.random.Generator(np.random.PCG64(5))
+    users = stream(5, "users", 0)
     lost = 0.0
     best = position_model.expected(position_model.best(5))
     for _ in range(4000):
@@ -66,6 +67,39 @@ def test_save_and_load_go_on_as_if_nothing_had_happened(make, problem, position_
     whole.learn(pending[1], [True] * 5)
     assert play(second, position_model, 1500, seed=2) == play(whole, position_model, 1500, seed=2)
     assert second.save() == whole.save()
+
+
+def test_a_copy_goes_on_by_itself(make, position_model):
+    """Without a seed it is what load(save()) gives; with one it draws otherwise; either way the first one does not notice."""
+    first, alone = make(), make()
+    play(first, position_model, 1500, seed=1)
+    play(alone, position_model, 1500, seed=1)
+    pending = first.rank()
+    alone.rank()
+    before = first.save()
+    same, other = first.copy(), first.copy(seed=99)
+    assert same.save() == before
+    assert same.catalogue is first.catalogue
+    for copy, seed in ((same, 2), (other, 3)):
+        copy.learn(pending, [True] * 5)
+        play(copy, position_model, 1500, seed=seed)
+    assert first.save() == before
+    alone.learn(pending, [True] * 5)
+    play(alone, position_model, 1500, seed=2)
+    assert same.save() == alone.save()
+    again = first.copy(into=other)  # in the memory of a copy that went elsewhere
+    assert again.save() == before
+    again.learn(pending, [True] * 5)
+    play(again, position_model, 1500, seed=2)
+    assert again.save() == same.save()
+    assert first.save() == before
+
+
+def test_a_copy_draws_from_its_own_seed(problem):
+    ranker = rr.rankers.make("random", features=problem.features, positions=5, rounds=100, seed=7)
+    slates = [[ranker.copy(seed=seed).rank().items.tolist() for _ in range(2)] for seed in (1, 2)]
+    assert slates[0][0] == slates[0][1] != slates[1][0]
+    assert ranker.copy().rank().items.tolist() == ranker.rank().items.tolist()
 
 
 def test_feedback_late_out_of_order_or_never_is_fine(make, position_model):
@@ -255,6 +289,32 @@ def test_copies_may_rank_while_one_learns(make, position_model, problem):
         return learner.save()
 
     assert played() == played()
+
+
+RANKING_AGAIN = {"cascade-klucb", "cascade-linucb", "cascade-ucb1", "dcm-klucb", "epsilon-greedy", "pbm-ucb", "ranked-bandits"}
+
+
+def test_what_was_served_is_counted_without_ranking_again(make, position_model):
+    """But where that is what keeps lists in order; and of rankers of version 0.1.0 only RecurRank did."""
+    learner = make()
+    play(learner, position_model, 100)
+    copy = learner.copy(seed=3)
+    slate, before = copy.rank(), learner.rng.bit_generator.state
+    learner.adopt(slate)
+    assert learner.served == copy.served
+    assert (type(learner).compiled_served is None) == (learner.name in RANKING_AGAIN)
+    if learner.name not in RANKING_AGAIN:
+        assert learner.rng.bit_generator.state == before
+    old = make()
+    old.follow(1)
+    if old.name in ("random", "toprank", "balanced"):
+        before = old.rng.bit_generator.state
+        old.adopt(slate_of(old))
+        assert old.rng.bit_generator.state != before
+
+
+def slate_of(ranker):
+    return ranker.copy(seed=1).rank()
 
 
 def test_a_slate_of_another_ranker_is_not_adopted(make):

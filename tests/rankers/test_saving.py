@@ -69,7 +69,7 @@ def test_the_catalogue_is_not_in_it():
     small = rr.RecurRank(rng.standard_normal((1000, 4)), positions=3, rounds=100, seed=0)
     large = rr.RecurRank(rng.standard_normal((1000, 60)), positions=3, rounds=100, seed=0)
     assert abs(len(large.save()) - len(small.save())) < 60_000 < 1000 * 60 * 8
-    assert len(small.save()) < 1000 * 4 + 10_000  # an order over the items is four bytes an item
+    assert len(small.save()) < 1000 * 4 + 10_000  # an order over the items is four bytes per item
 
 
 @pytest.mark.parametrize("blob", ["abc", None, 5, b"", b"something else entirely, but long enough to have a digest at its end"])

@@ -9,6 +9,7 @@ from tests.naive import TWINS
 import recurrank as rr
 from recurrank.rankers import balanced
 from recurrank.rankers.toprank import MIXED, SQUARE
+from recurrank.seeds import stream
 
 NAMES = sorted(TWINS)
 CLICKS = rr.clicks.names()
@@ -19,7 +20,7 @@ LOOSE_AND_TIGHT = {
     "c3-ucb": [{}, {"delta": 0.9, "ridge": 0.5}, {"discounts": "falling"}],
     "cascade-klucb": [{}, {"exploration": 0.0}],
     "cascade-lints": [{}, {"scale": 0.1, "sigma": 0.5}],
-    "cascade-linucb": [{}, {"width": 1.0}, {"width": 0.2}, {"width": 0.0}, {"width": 3.0, "sigma": 0.5}],
+    "cascade-linucb": [{}, {"width": 1.0}, {"width": 0.2}, {"width": 0.0}, {"width": 2.9, "sigma": 0.5}],
     "cascade-ucb1": [{}, {"exploration": 0.1}],
     "dcm-klucb": [{}, {"exploration": 0.0}],
     "epsilon-greedy": [{}, {"epsilon": 0.0}, {"epsilon": 1.0}],
@@ -76,8 +77,8 @@ def test_toprank_with_few_pairs_in_a_square(number, square):
     ranker.state.counts[SQUARE] = square
     ranker.state = ranker.state._replace(pair=ranker.state.pair[:64].copy(), both=ranker.state.both[:64].copy())
     ranker.state = ranker.state._replace(start=ranker.state.start[:20].copy(), log=ranker.state.log[: len(features) + 1].copy())
-    stream = np.random.Generator(np.random.PCG64(np.random.SeedSequence(number)))
-    assert_same_slates(ranker, TWINS["toprank"](features, positions, 5000, stream, **options), model, 5000, number)
+    chance = stream(number, "ranker")
+    assert_same_slates(ranker, TWINS["toprank"](features, positions, 5000, chance, **options), model, 5000, number)
     assert len(ranker.state.start) > 20  # tables did grow on the way
 
 
@@ -100,9 +101,21 @@ def test_same_slates(name, number):
     if name in ("toprank", "batchrank"):
         rounds *= 10  # items must be parted, and meet again
     ranker = rr.rankers.make(name, features=features, positions=positions, rounds=rounds, seed=number, **options)
-    stream = np.random.Generator(np.random.PCG64(np.random.SeedSequence(number)))
-    twin = TWINS[name](features, positions, rounds, stream, **options)
+    chance = stream(number, "ranker")
+    twin = TWINS[name](features, positions, rounds, chance, **options)
     assert_same_slates(ranker, twin, model, rounds, number)
+
+
+@pytest.mark.parametrize("number", range(CONFIGURATIONS))
+def test_balanced_with_large_blocks(number, monkeypatch):
+    """What it does with thousands of items, on a few: blocks that are large, and become small on the way."""
+    monkeypatch.setattr(balanced, "LARGE", 7)
+    monkeypatch.setattr(balanced, "BETA", 2.0)
+    features, positions, model, options = setting("balanced", number)
+    ranker = rr.rankers.make("balanced", features=features, positions=positions, rounds=600, seed=number, **options)
+    assert ranker.blocks[0].size > balanced.LARGE
+    twin = TWINS["balanced"](features, positions, 600, stream(number, "ranker"), **options)
+    assert_same_slates(ranker, twin, model, 600, number)
 
 
 @pytest.mark.parametrize("clicks", ["cascade", "position-based", "document-based"])
@@ -112,8 +125,8 @@ def test_balanced_cuts(clicks, monkeypatch):
     features, positions, rounds = np.eye(9), 4, 2500
     model = rr.clicks.make(clicks, np.array([0.95, 0.7, 0.5, 0.3, 0.1, 0.05, 0.02, 0.02, 0.01]), positions)
     ranker = rr.rankers.make("balanced", features=features, positions=positions, rounds=rounds, seed=3)
-    stream = np.random.Generator(np.random.PCG64(np.random.SeedSequence(3)))
-    assert_same_slates(ranker, TWINS["balanced"](features, positions, rounds, stream), model, rounds, 3)
+    chance = stream(3, "ranker")
+    assert_same_slates(ranker, TWINS["balanced"](features, positions, rounds, chance), model, rounds, 3)
     assert len(ranker.blocks) > 1
 
 

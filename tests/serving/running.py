@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 import sys
+import threading
 import time
 
 import numpy as np
@@ -15,6 +16,28 @@ from recurrank.client import Client
 
 ITEMS = [(f"i{n}", [1.0, n / 10]) for n in range(8)]
 COMMAND = [sys.executable, "-W", "ignore", "-m", "recurrank", "serve", "--port", "0"]
+
+
+SECRET = re.compile(r"rk_[A-Za-z0-9_-]{20,}")
+"""A key, as no log may have it."""
+
+
+class Drained:
+    """A pipe that is read as it fills, so that a server that has much to say never waits for a reader."""
+
+    def __init__(self, pipe) -> None:
+        self._pipe, self._text = pipe, ""
+        self._thread = threading.Thread(target=self._drain, daemon=True)
+        self._thread.start()
+
+    def _drain(self) -> None:
+        with self._pipe:
+            self._text = self._pipe.read()
+
+    def read(self) -> str:
+        """All of it, when the other side has ended."""
+        self._thread.join(timeout=30)
+        return self._text
 
 
 @contextlib.contextmanager
@@ -27,6 +50,7 @@ def serving(*arguments: str, **environment: str):
         text=True,
         env={**os.environ, **environment, "PYTHONUNBUFFERED": "1"},
     )
+    process.stderr = Drained(process.stderr)
     try:
         line = process.stdout.readline()
         found = re.search(r"http://\S+:\d+", line)
@@ -34,7 +58,10 @@ def serving(*arguments: str, **environment: str):
         yield process, found[0]
     finally:
         process.kill()
-        process.communicate(timeout=30)
+        process.stdout.close()
+        process.wait(timeout=30)
+        said = process.stderr.read()
+    assert not SECRET.search(said), "a server wrote a key to its log"
 
 
 def use(client: Client, rounds: int, rng: np.random.Generator) -> list[str]:

@@ -51,7 +51,7 @@ def test_other_letters_are_told():
 
 
 def test_many_rows_are_read_piece_by_piece(monkeypatch):
-    monkeypatch.setattr(csvfile, "CHUNK", 3)
+    monkeypatch.setattr(csvfile, "CELLS", 6)
     lines = ["id,x", *(f"i{n},{n}" for n in range(10))]
     read = read_csv("\n".join(lines).encode())
     assert read.ids == [f"i{n}" for n in range(10)]

@@ -13,6 +13,7 @@ import sys
 import time
 from collections import Counter
 
+import httpx
 import numpy as np
 import pytest
 from tests.serving.running import ITEMS, serving, until, use
@@ -56,7 +57,9 @@ def test_a_full_disk_is_told_and_gets_over_it(tmp_path):
                     call()
                 assert str(tmp_path) not in str(caught.value)
         assert client.status("films")["name"] == "films"  # reading goes on
+        until(lambda: httpx.get(f"{url}/readyz").status_code == 503)
         resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (hard, hard))
+        until(lambda: httpx.get(f"{url}/readyz").status_code == 200)  # without a request that writes
         assert client.feedback(waiting, [0]) == "learned"
         assert {client.feedback(slate, [0]) for slate in slates} == {"duplicate"}
         assert client.feedback("refused", [0]) == "unknown"
@@ -65,6 +68,23 @@ def test_a_full_disk_is_told_and_gets_over_it(tmp_path):
         process.send_signal(signal.SIGTERM)
         assert process.wait(timeout=10) == 0
     assert sound(address)["learned"] == 21
+
+
+def test_sigterm_on_a_full_disk(tmp_path):
+    """What could not be written is told in a line; the process ends as usual."""
+    address = f"sqlite:///{tmp_path}/x.db"
+    with serving("--store", address) as (process, url), Client(url, tries=1) as client:
+        client.create("films", 2, ITEMS, rounds=1000)
+        use(client, 10, np.random.default_rng(0))
+        until(lambda: client.status("films")["learned"] == 10)
+        _, hard = resource.prlimit(process.pid, resource.RLIMIT_FSIZE)
+        resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (4096, hard))
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(timeout=12) == 0
+        said = process.stderr.read()
+    assert "Traceback" not in said
+    assert "snapshots were not kept" in said
+    assert sound(address)["learned"] == 10
 
 
 def test_a_server_that_is_stopped_for_a_while(tmp_path, soaking):
@@ -177,7 +197,9 @@ def test_each_report_many_times_from_64_clients_is_the_sequential_run(tmp_path):
         return outcomes
 
     with serving("--store", f"sqlite:///{busy}") as (process, url), Client(url) as client:
-        client.create("films", positions, items, options={"delta": 1e-60})  # a first phase longer than this
+        client.create(
+            "films", positions, items, algorithm="recurrank", options={"delta": 1e-60}
+        )  # a first phase longer than this
         for slate in clicks:
             client.rank("films", slate)
         with contextlib.closing(sqlite3.connect(busy)) as now, contextlib.closing(sqlite3.connect(calm)) as copy:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import socket
+import sys
 import threading
 import time
 from pathlib import Path
@@ -19,6 +20,9 @@ from tests.serving.running import serving
 from recurrank.serving import auth
 from recurrank.serving.http.app import make_app
 from recurrank.serving.http.gate import Limits
+from recurrank.serving.http.keyring import KeyRing
+from recurrank.serving.http.problems import Refused
+from recurrank.serving.http.upload import read_ranker
 from recurrank.serving.service import Service, Settings
 from recurrank.serving.store import open_store
 
@@ -34,7 +38,7 @@ class Server:
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             self.port = free.getsockname()[1]
-        app = make_app(self.service, keys, limits)
+        self.app = app = make_app(self.service, KeyRing(keys) if keys else None, limits)
         self.server = uvicorn.Server(uvicorn.Config(app, host="127.0.0.1", port=self.port, log_level="error"))
         self.thread = threading.Thread(target=self.server.run)
         self.thread.start()
@@ -47,6 +51,7 @@ class Server:
     def stop(self) -> None:
         self.server.should_exit = True
         self.thread.join(timeout=20)
+        self.app.stop()
         self.service.close()
 
 
@@ -110,7 +115,7 @@ def test_a_catalogue_may_be_a_file(http):
         files[f"application/vnd.apache.parquet; {name}"] = sink.getvalue()
     lines = [",".join([f"f{n}", *map(str, row)]) for n, row in enumerate(features.tolist())]
     files["text/csv; list"] = "\n".join(["title,x,y,z", *lines]).encode()
-    query = {"positions": 4, "rounds": 500, "options": '{"design": "spanner"}'}
+    query = {"algorithm": "recurrank", "positions": 4, "rounds": 500, "options": '{"design": "spanner"}'}
     for number, (kind, body) in enumerate(files.items()):
         for created in (True, False):
             answer = http.put(f"/v1/rankers/r{number}", params=query, content=body, headers={"content-type": kind})
@@ -130,6 +135,39 @@ def test_a_catalogue_may_be_a_file(http):
         )
         assert answer.status_code == 400
     assert len(http.get("/v1/rankers").json()) == 4
+
+
+def test_parquet_without_pyarrow(monkeypatch):
+    monkeypatch.setitem(sys.modules, "pyarrow", None)  # as if it were not installed
+    with pytest.raises(Refused, match="runs without pyarrow") as refused:
+        read_ranker("application/vnd.apache.parquet", b"PAR1", {"positions": "2"})
+    assert refused.value.status == 415
+
+
+def test_a_large_catalogue_within_the_bounds_is_taken(tmp_path):
+    """Bodies that the worker decodes give the same catalogue as the library does; one MB more than allowed is refused."""
+    features = np.random.default_rng(0).standard_normal((20_000, 5))
+    ids = [f"item {n}" for n in range(len(features))]
+    lines = [f"{name},{','.join(map(repr, row))}" for name, row in zip(ids, features.tolist(), strict=True)]
+    body = "\n".join(["id,a,b,c,d,e", *lines]).encode()
+    items = [{"id": name, "features": row} for name, row in zip(ids, features.tolist(), strict=True)]
+    asked = {"positions": 2, "rounds": 1000, "algorithm": "random"}
+    for limits, code in ((Limits(), 200), (Limits(catalogue=1 << 20), 413)):
+        running = Server(f"sqlite:///{tmp_path}/{code}.db", limits=limits)
+        try:
+            with httpx.Client(base_url=running.url, timeout=120) as http:
+                assert (
+                    http.put("/v1/rankers/csv", params=asked, content=body, headers={"content-type": "text/csv"}).status_code
+                    == code
+                )
+                assert http.put("/v1/rankers/json", json={**asked, "items": items}).status_code == code
+            if code == 200:
+                for name in ("csv", "json"):
+                    catalogue = running.service.desk(name).catalogue
+                    np.testing.assert_array_equal(catalogue.features, features)
+                    assert list(catalogue.ids) == ids
+        finally:
+            running.stop()
 
 
 def test_settings_in_the_wrong_place_are_refused(http):
@@ -194,6 +232,14 @@ def changed(**changes) -> dict:
         (changed(algorithm="moon"), "moon"),
         (changed(options={"delta": 7}), "delta"),
         (changed(options={"moon": 7}), "moon"),
+        (changed(options={"seed": 1}), "seed"),
+        (changed(options={"positions": 1}), "positions"),
+        (changed(options={"features": [[1.0]]}), "features"),
+        (changed(options={"rounds": 1}), "rounds"),
+        (changed(options={"name": "x"}), "name"),
+        (changed(algorithm="oracle"), "oracle"),
+        (changed(algorithm="batchrank"), "needs the answer to each slate"),
+        (changed(algorithm="oracle", options={"attraction": [0.1] * 8}), "oracle"),
         (changed(unreported="maybe"), "unreported"),
         (changed(window_seconds=0), "window_seconds"),
         (changed(items=[]), "items"),
@@ -240,8 +286,10 @@ def test_bad_reports(http):
         {"slate": slate, "clicks": ["a"]},
         {"slate": "a b", "clicks": []},
         {"slate": "", "clicks": []},
+        {"slate": f"{slate}\n", "clicks": []},
     ):
         assert http.post("/v1/feedback", json=[wrong]).status_code == 400
+    assert http.post("/v1/rankers/films/rank", json={"slate": "abc\n"}).status_code == 400
     many = [{"slate": f"{n}", "clicks": []} for n in range(1001)]
     refused = http.post("/v1/feedback", json=many)
     assert refused.status_code == 413
@@ -318,6 +366,25 @@ def test_keys_and_roles(tmp_path):
         running.stop()
 
 
+def test_keys_made_at_the_same_time_are_all_kept(address):
+    start = threading.Barrier(8)
+
+    def make(name: str) -> None:
+        keys = auth.open_keys(address)
+        start.wait(timeout=60)
+        auth.create(keys, name, ["rank"])
+        keys.close()
+
+    threads = [threading.Thread(target=make, args=(f"key-{n}",)) for n in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(timeout=60)
+    keys = auth.open_keys(address)
+    assert {key.name for key in keys.all()} == {f"key-{n}" for n in range(8)}
+    keys.close()
+
+
 @pytest.mark.parametrize(
     ("name", "roles"), [("", ["rank"]), ("a b", ["rank"]), ("a", []), ("a", ["king"]), ("there", ["rank"])]
 )
@@ -334,21 +401,54 @@ def test_bad_keys(tmp_path, name, roles):
         keys.all()
 
 
-def test_the_documents_for_people_and_programs(http):
+def test_the_document_for_programs(http):
     document = http.get("/openapi.json").json()
     assert document["openapi"].startswith("3.1")
     assert set(document["paths"]) == {
         "/v1/rankers", "/v1/rankers/{name}", "/v1/rankers/{name}/rank", "/v1/feedback", "/healthz", "/readyz", "/metrics"
     }  # fmt: skip
-    page = http.get("/docs")
-    assert page.headers["content-type"].startswith("text/html")
-    assert "/v1/rankers/{name}/rank" in page.text
-    assert "<script" not in page.text
+    for path, methods in document["paths"].items():
+        for method, operation in methods.items():
+            assert operation["summary"], (method, path)
+            assert operation["description"], (method, path)
+            assert operation["tags"][0] in [tag["name"] for tag in document["tags"]], (method, path)
+
+
+def shape(value):
+    """A JSON value with types in place of numbers and of what was drawn at random."""
+    if isinstance(value, dict):
+        return {name: shape(inner) for name, inner in value.items()}
+    if isinstance(value, list):
+        return sorted({str(shape(inner)) for inner in value})
+    return value if isinstance(value, str) and not value.startswith("film-") else type(value).__name__
+
+
+def test_the_examples_of_the_api_work_in_their_order_and_are_answered_as_it_says(http):
+    paths = http.get("/openapi.json").json()["paths"]
+    for operation in ("create_ranker", "rank", "feedback", "list_rankers", "show_ranker", "healthz", "readyz"):
+        ((path, method, said),) = [
+            (path, method, said) for path, methods in paths.items() for method, said in methods.items()
+            if said["operationId"] == operation
+        ]  # fmt: skip
+        body = said.get("requestBody", {}).get("content", {}).get("application/json", {}).get("example")
+        answer = http.request(method, path.replace("{name}", "films"), json=body)
+        assert answer.status_code == 200, operation
+        assert shape(answer.json()) == shape(said["responses"]["200"]["content"]["application/json"]["example"]), operation
+        if operation == "feedback":
+            learned(http, "films", 1)
+
+
+def test_the_example_of_a_file_works(http):
+    put = http.get("/openapi.json").json()["paths"]["/v1/rankers/{name}"]["put"]
+    text = put["requestBody"]["content"]["text/csv"]["example"]
+    assert not any("default" in parameter["schema"] for parameter in put["parameters"])  # a page would send it with JSON, too
+    answer = http.put("/v1/rankers/more?positions=2", content=text, headers={"content-type": "text/csv"})
+    assert answer.json() == {"name": "more", "created": True}
 
 
 def test_learning_through_http_finds_the_good_items(http):
     rng = np.random.default_rng(0)
-    http.put("/v1/rankers/films", json=changed(options={"delta": 0.5}, rounds=400))
+    http.put("/v1/rankers/films", json=changed(algorithm="recurrank", options={"delta": 0.5}, rounds=400))
     total = 400
     for _ in range(total):
         ranked = http.post("/v1/rankers/films/rank").json()

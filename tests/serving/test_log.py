@@ -33,6 +33,7 @@ def store(tmp_path):
             service.rank(name, f"{name}{number}")
         service.feedback([Report(f"{name}0", (0,), False), Report(f"{name}0", (1,), True), Report(f"{name}1", (), True)])
     service.delete("gone")
+    service.step()
     service.close()
     return address
 
@@ -50,7 +51,7 @@ def call(capsys):
 
 def test_a_sound_log(call, store, tmp_path):
     assert call("log", "verify", "--store", store) == (0, "19 events: sound\n", "")
-    assert json.loads(call("log", "verify", "--store", store, "--json")[1]) == {"events": 19, "faults": []}
+    assert json.loads(call("log", "verify", "--store", store, "--json")[1]) == {"events": 19, "chained_from": 1, "faults": []}
     code, out, _ = call("log", "replay", "--store", store)
     assert code == 0
     assert "films: 9 events" in out
@@ -75,6 +76,38 @@ def test_a_sound_log(call, store, tmp_path):
         ("UPDATE events SET served = 1 WHERE seq = 9", "verify", "event 9: its slate was never served"),
         ("UPDATE snapshots SET state = substr(state, 9)", "replay", "torn or altered"),
         ("UPDATE events SET clicks = x'03' WHERE seq = 9", "replay", "is not what the log gives"),
+        ("UPDATE events SET clicks = x'03' WHERE seq = 9", "verify", "event 9: it was altered"),
+        ("UPDATE events SET payload = 'text' WHERE seq = 3", "verify", "event 3: its payload is of the wrong type"),
+        ("UPDATE events SET payload = x'0000' WHERE seq = 3", "verify", "event 3: its payload is not a slate of 2 positions"),
+        (
+            "DELETE FROM events WHERE seq = 19",
+            "verify",
+            "ends with event 18, its head says 19: events 19 to 19",
+        ),
+        (
+            "INSERT INTO events SELECT 20, 1, 1, 0, x'', x'', 0.5, link FROM events LIMIT 1",
+            "verify",
+            "event 20: it was altered",
+        ),
+        (
+            "UPDATE slates SET status = 2 WHERE slate = 'films0'",
+            "verify",
+            "of event 2: its row says status 2, the log 1",
+        ),
+        (
+            "UPDATE slates SET slate = 'other' WHERE slate = 'films2'",
+            "verify",
+            "of event 4: its row says another id",
+        ),
+        ("DELETE FROM slates WHERE slate = 'films3'", "verify", "the slate of event 5 has no row"),
+        ("UPDATE rankers SET positions = 3 WHERE name = 'films'", "verify", "ranker 'films': its row was altered"),
+        ("UPDATE rankers SET deleted = 0 WHERE name = 'gone'", "verify", "ranker 'gone'"),
+        (
+            "UPDATE catalogues SET data = CAST(data || x'00' AS BLOB)",
+            "verify",
+            "its settings or its catalogue were altered",
+        ),
+        ("UPDATE snapshots SET seq = seq - 1", "verify", "torn or altered"),
     ],
 )
 def test_a_log_that_is_not_sound(call, store, damage, command, says):

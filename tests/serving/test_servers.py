@@ -84,8 +84,9 @@ def test_the_demo_learns_by_itself():
         (["--host", "0.0.0.0"], "host: .* no keys"),
         (["--store", "mysql://x"], "store: "),
         (["--config", "no-such-file.toml"], "no such file"),
-        (["--config", "pyproject.toml"], "is no option"),
+        (["--config", "pyproject.toml"], "is not an option"),
         (["--rate", "0"], "rate: "),
+        (["--rate", "nan"], "rate: "),
         (["--port", "99999"], "port"),
     ],
 )

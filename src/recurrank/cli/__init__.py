@@ -1,4 +1,4 @@
-"""The command ``recurrank``: one module a command, imported when the command is called.
+"""The command ``recurrank``: one module per command, imported when the command is called.
 
 ``recurrank --help`` so needs neither numba nor matplotlib.
 """
@@ -25,6 +25,8 @@ COMMANDS = {
     "serve": "Rank and learn over HTTP.",
     "keys": "Who may use a server.",
     "log": "The log of a service: verify, replay, export.",
+    "backup": "A copy of a service's store while it runs.",
+    "compile": "Compile rankers beforehand, at installation.",
     "rankers": "The ranking algorithms that there are.",
     "clicks": "The click models that there are.",
 }

@@ -6,11 +6,12 @@ from typing import Any
 
 import click
 
-from recurrank.cli.shared import console, json_option, print_json
+from recurrank.cli.shared import console, json_option, plugin_option, print_json
 
 
 @click.command()
 @json_option
+@plugin_option
 def command(as_json: bool) -> None:
     """List the click models: paper, parameters, and which of the paper's assumptions they satisfy (checked now)."""
     from recurrank.clicks.model import models
@@ -39,7 +40,11 @@ def _describe(model: Any) -> dict[str, Any]:
 
     holds: dict[str, bool] = {}
     if model.name in names():  # a factored model is whatever its function says
-        report = check(make(model.name, [0.9, 0.7, 0.5, 0.3, 0.1], positions=3), positions=3)
+        try:
+            preset = make(model.name, [0.9, 0.7, 0.5, 0.3, 0.1], positions=3)
+        except ValueError:  # a model of the user's without defaults
+            return {}
+        report = check(preset, positions=3)
         holds = {key: finding.holds for key, finding in zip(("1", "2", "3", "max"), report, strict=True)}
     return {
         "name": model.name,

@@ -14,10 +14,10 @@ FILE = click.Path(path_type=Path)
 
 @click.command()
 @click.option(
-    "--features", type=FILE, help="Your items: a .npy or .parquet file, a row an item. Without it: a synthetic problem."
+    "--features", type=FILE, help="Your items: a .npy or .parquet file, one row per item. Without it: a synthetic problem."
 )
-@click.option("--attraction", type=FILE, help="How attractive they are: a .npy or .parquet file, a probability an item.")
-@click.option("--theta", type=FILE, help="Or the parameter behind it: a .npy file, a number a feature.")
+@click.option("--attraction", type=FILE, help="How attractive they are: a .npy or .parquet file, one probability per item.")
+@click.option("--theta", type=FILE, help="Or the parameter behind it: a .npy file, one number per feature.")
 @click.option(
     "--rankers",
     default="recurrank,cascade-linucb,toprank,epsilon-greedy,random",

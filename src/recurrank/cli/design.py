@@ -37,7 +37,7 @@ def command(
     engine: str,
     as_json: bool,
 ) -> None:
-    """Find a design on the rows of FEATURES: a .npy file, or Parquet files, a folder or a pattern, with a row an item.
+    """Find a design on the rows of FEATURES: a .npy file, or Parquet files, a folder or a pattern, with one row per item.
 
     Parquet is converted once to a map beside it, which is read from then on; on a cluster the workers read it as it is.
     """

@@ -60,5 +60,8 @@ def revoke(name: str, store: str) -> None:
     """Make the key called NAME worthless."""
     from recurrank.serving import auth
 
-    auth.revoke(auth.open_keys(store), name)
+    keys = auth.open_keys(store)
+    auth.revoke(keys, name)
     click.echo(f"revoked: {name}")
+    if not keys.all():
+        click.echo("that was the last key: servers that are running let nobody in until there is another one", err=True)

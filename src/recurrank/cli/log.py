@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from recurrank.cli.keys import store_option
-from recurrank.cli.shared import json_option, output_path, print_json
+from recurrank.cli.shared import json_option, output_path, plugin_option, print_json
 
 
 @click.group()
@@ -20,15 +20,16 @@ def command() -> None:
 @store_option
 @json_option
 def verify(store: str, as_json: bool) -> None:
-    """Check that the log has no gaps, and that no slate ends twice or was never served."""
-    from recurrank.serving.audit import verify as verify_log
+    """Check that no event is missing, altered or added, and that the rows beside the log say the same as it does."""
+    from recurrank.serving.verify import verify as verify_log
 
     with _opened(store) as opened:
-        faults, newest = verify_log(opened), opened.newest()
+        events, chained, faults = verify_log(opened)
     if as_json:
-        print_json({"events": newest, "faults": faults})
+        print_json({"events": events, "chained_from": chained, "faults": faults})
     else:
-        click.echo("\n".join(faults) or f"{newest:,} events: sound")
+        since = f"; not chained before event {chained:,}" if chained > 1 else ""
+        click.echo("\n".join(faults) or f"{events:,} events: sound{since}")
     if faults:
         raise SystemExit(1)
 
@@ -36,6 +37,7 @@ def verify(store: str, as_json: bool) -> None:
 @command.command()
 @store_option
 @json_option
+@plugin_option
 def replay(store: str, as_json: bool) -> None:
     """Fold the log from its start and compare with every snapshot."""
     from recurrank.serving.audit import replay as replay_log
@@ -58,7 +60,7 @@ def replay(store: str, as_json: bool) -> None:
 @click.argument("path", type=click.Path(path_type=Path))
 @store_option
 def export(path: Path, store: str) -> None:
-    """Write the log into PATH, a Parquet file: a row an event."""
+    """Write the log into PATH, a Parquet file: one row per event."""
     from recurrank.serving.audit import export as export_log
 
     output_path(path, (".parquet",))

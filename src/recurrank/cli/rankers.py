@@ -7,11 +7,12 @@ from typing import Any
 
 import click
 
-from recurrank.cli.shared import console, json_option, print_json
+from recurrank.cli.shared import console, json_option, plugin_option, print_json
 
 
 @click.command()
 @json_option
+@plugin_option
 def command(as_json: bool) -> None:
     """List the ranking algorithms: paper, what feedback they believe in, regret bound and options."""
     from recurrank.rankers.ranker import registered

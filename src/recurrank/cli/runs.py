@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 from rich.console import Console
 
-from recurrank.cli.shared import console, json_option, print_json, progress_bar
+from recurrank.cli.shared import console, json_option, plugin_option, print_json, progress_bar
 
 if TYPE_CHECKING:
     from recurrank.experiments.experiment import Experiment
@@ -24,6 +24,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 def suite_options(function: F) -> F:
     """How to run, and what to do with the results."""
     for option in (
+        plugin_option,
         json_option,
         click.option("--bound", is_flag=True, help="Draw Theorem 1's bound into the figures (the page has it on a click)."),
         click.option(
@@ -87,7 +88,7 @@ def print_table(rows: list[Row], title: str) -> None:
     """Regret and time, published numbers beside ours where there are any."""
     from rich.table import Table
 
-    from recurrank.experiments.report import number
+    from recurrank.experiments.report import number, warnings
 
     theirs = any(row.paper_regret is not None for row in rows)
     runs = sorted({row.runs for row in rows})
@@ -114,6 +115,8 @@ def print_table(rows: list[Row], title: str) -> None:
         table.add_row(row.environment if row.environment != last else "", row.ranker, *cells)
         last = row.environment
     console().print(table)
+    for line in warnings(rows):
+        console().print(line)
 
 
 def _needs_plotly() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from recurrank.cli.shared import console
+from recurrank.cli.shared import console, plugin_option
 
 
 def _from_file(context: click.Context, _: click.Parameter, path: Path | None) -> Path | None:
@@ -25,7 +25,7 @@ def _from_file(context: click.Context, _: click.Parameter, path: Path | None) ->
         settings = {name.replace("-", "_"): value for name, value in found.items()}
         for name in settings:
             if name not in known or name == "config":
-                raise ValueError(f"{path}: {name!r} is no option; see `recurrank serve --help`")
+                raise ValueError(f"{path}: {name!r} is not an option; see `recurrank serve --help`")
         context.default_map = {**(context.default_map or {}), **settings}
     return path
 
@@ -40,7 +40,15 @@ def _from_file(context: click.Context, _: click.Parameter, path: Path | None) ->
 @click.option("--allow-host", multiple=True, help="A name that clients may call the server by; may be repeated.")
 @click.option("--allow-origin", multiple=True, help="An origin whose pages may call it (CORS); may be repeated.")
 @click.option("--max-body", default=64, show_default=True, type=click.IntRange(1), help="Of a request, in MB.")
-@click.option("--rate", default=10_000.0, show_default=True, help="Requests a second with one key.")
+@click.option(
+    "--max-catalogue", default=256, show_default=True, type=click.IntRange(1), help="Of an uploaded catalogue, decoded, in MB."
+)
+@click.option("--max-connections", default=4_000, show_default=True, type=click.IntRange(2), help="Open at a time.")
+@click.option(
+    "--max-waiting", default=64, show_default=True, type=click.IntRange(1), help="Requests that may wait for their answers."
+)
+@click.option("--rate", type=float, help="Requests per second with one key; by default without limit.")
+@plugin_option
 @click.option("--demo", is_flag=True, help="A catalogue and simulated users, to see it learn; nothing is kept.")
 def command(
     config: Path | None,
@@ -50,7 +58,10 @@ def command(
     allow_host: tuple[str, ...],
     allow_origin: tuple[str, ...],
     max_body: int,
-    rate: float,
+    max_catalogue: int,
+    max_connections: int,
+    max_waiting: int,
+    rate: float | None,
     demo: bool,
 ) -> None:
     """Serve rankers over HTTP until stopped. What was answered is on disk.
@@ -61,32 +72,39 @@ def command(
 
     from recurrank.serving.auth import open_keys
     from recurrank.serving.demo import Demo
+    from recurrank.serving.http.connections import Crowd
     from recurrank.serving.http.gate import Limits
+    from recurrank.serving.http.keyring import KeyRing
+    from recurrank.serving.json_log import log_as_json
     from recurrank.serving.run import serve
     from recurrank.serving.service import Service
     from recurrank.serving.store import StoreError, open_store
 
-    if rate <= 0:
-        raise ValueError(f"rate: {rate} is not a number of requests; give a number above 0")
+    if rate is not None and not 0 < rate < float("inf"):
+        raise ValueError(f"rate: {rate} is not a number of requests per second; give a number above 0")
     hosts = ("127.0.0.1", "localhost", "[::1]", host.lower(), *(name.lower() for name in allow_host))
-    limits = Limits(body=max_body << 20, rate=rate, hosts=hosts, origins=tuple(allow_origin))
+    limits = Limits(body=max_body << 20, catalogue=max_catalogue << 20, rate=rate, hosts=hosts, origins=tuple(allow_origin))
+    crowd = Crowd(connections=max_connections, per_address=max(1, max_connections // 2), waiting=max_waiting)
     if demo:
         threadpool_limits(1)  # its matrices are small: threads would only take processors from the visitors
+    log_as_json()
     showing = Demo() if demo else None
     address = showing.address if showing else store
-    keys = open_keys(address)
-    if not _loopback(host) and not keys.all():
-        raise ValueError(
-            f"host: {host} is open to others and there are no keys; make one first: recurrank keys create NAME --role admin"
-        )
     try:
-        service = Service(open_store(address))
+        keys = open_keys(address)
+        guarded = bool(keys.all())
+        if not guarded and not _loopback(host):
+            raise ValueError(
+                f"host: {host} is open to others and there are no keys; make one first: recurrank keys create NAME --role admin"
+            )
+        ring = KeyRing(keys, required=guarded)
+        service = Service(open_store(address), wait=demo)
     except StoreError as error:
         raise ValueError(f"store: {error}") from error
     try:
         if showing:
             showing.start(service)
-        serve(service, keys, limits, host, port, _announce(address, demo), _pages(service, keys, showing))
+        serve(service, ring, limits, host, port, _announce(address, demo), _pages(service, ring, showing), crowd)
     finally:
         if showing:
             showing.stop()

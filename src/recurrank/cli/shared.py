@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 import click
-import numpy as np
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
@@ -19,6 +18,23 @@ F = TypeVar("F", bound=Callable[..., Any])
 OWN = ("ranker", "name", "features", "positions", "rounds", "seed")
 """Not options of a ranker but of the command."""
 
+
+def _load_plugins(_: click.Context, __: click.Parameter, paths: tuple[str, ...]) -> None:
+    if paths:
+        from recurrank import plugins
+
+        plugins.load_all(paths)
+
+
+plugin_option = click.option(
+    "--plugin",
+    multiple=True,
+    metavar="FILE",
+    is_eager=True,
+    expose_value=False,
+    callback=_load_plugins,
+    help="A Python file with a ranker or click model of your own; may be repeated.",
+)
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON document and nothing else.")
 
 
@@ -46,23 +62,21 @@ class Settings(NamedTuple):
     problem: Any
     ranker: Any
     model: Any
-    users: np.random.SeedSequence
 
 
 def set_up(
     *, ranker: str, clicks: str, items: int, dim: int, positions: int, rounds: int, seed: int, options: dict[str, Any]
 ) -> Settings:
-    """The problem, ranker and click model that the options describe, with a random stream each."""
+    """The problem, ranker and click model that the options describe."""
     import recurrank as rr
 
     if seed < 0:
         raise ValueError(f"seed: {seed} is negative; give a whole number of at least 0")
-    for_problem, for_ranker, for_users = np.random.SeedSequence(seed).spawn(3)
-    problem = rr.synthetic(items=items, dim=dim, seed=for_problem)
+    problem = rr.synthetic(items=items, dim=dim, seed=seed)
     if ranker == "oracle":
         options = {"attraction": problem.attraction, **options}
-    learner = rr.rankers.make(ranker, features=problem.features, positions=positions, rounds=rounds, seed=for_ranker, **options)
-    return Settings(problem, learner, rr.clicks.make(clicks, problem.attraction, positions), for_users)
+    learner = rr.rankers.make(ranker, features=problem.features, positions=positions, rounds=rounds, seed=seed, **options)
+    return Settings(problem, learner, rr.clicks.make(clicks, problem.attraction, positions))
 
 
 def parse_options(pairs: tuple[str, ...]) -> dict[str, Any]:

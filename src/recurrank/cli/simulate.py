@@ -12,19 +12,22 @@ from recurrank.cli.shared import (
     json_option,
     output_path,
     parse_options,
+    plugin_option,
     print_json,
     problem_options,
     progress_bar,
     set_up,
 )
+from recurrank.rankers import DEFAULT
 
 
 @click.command()
-@click.option("--ranker", default="recurrank", show_default=True, help="An algorithm: see `recurrank rankers`.")
+@click.option("--ranker", default=DEFAULT, show_default=True, help="An algorithm: see `recurrank rankers`.")
 @problem_options(items=10_000, dim=5, positions=10, rounds=1_000_000)
 @click.option("--option", "pairs", multiple=True, metavar="NAME=VALUE", help="An option of the ranker; may be repeated.")
 @click.option("--plot", type=click.Path(path_type=Path), help="Draw the regret curve into this .png, .svg or .pdf.")
 @json_option
+@plugin_option
 def command(pairs: tuple[str, ...], plot: Path | None, as_json: bool, **settings: Any) -> None:
     """Play ROUNDS rounds of a synthetic problem as in the paper, and print regret and clicks.
 
@@ -36,7 +39,7 @@ def command(pairs: tuple[str, ...], plot: Path | None, as_json: bool, **settings
         output_path(plot, (".png", ".svg", ".pdf"))
     made = set_up(**settings, options=parse_options(pairs))
     with progress_bar(f"{settings['ranker']}, {settings['clicks']}", settings["rounds"]) as progress:
-        run = simulate(made.ranker, made.model, settings["rounds"], made.users, progress=progress)
+        run = simulate(made.ranker, made.model, settings["rounds"], settings["seed"], progress=progress)
     if plot is not None:
         from recurrank.experiments.figures import draw_curves
         from recurrank.experiments.summary import Curve
@@ -49,19 +52,22 @@ def command(pairs: tuple[str, ...], plot: Path | None, as_json: bool, **settings
                 "regret": float(run.regret[-1]),
                 "clicks_total": int(run.clicks[-1]),
                 "seconds": run.seconds,
+                "optimum": run.optimum,
                 "checkpoints": [[int(t), float(r)] for t, r in zip(run.rounds, run.regret, strict=True)],
             }
         )
         return
-    _print(settings, run, float(made.model.expected(made.model.best(settings["positions"])).sum()))
+    _print(settings, run, float(made.model.optimum(settings["positions"]).expected.sum()))
 
 
 def _print(settings: dict[str, Any], run: Any, best: float) -> None:
     from rich.table import Table
 
+    from recurrank.clicks.optimum import EXACT, WARNING
+
     out = console()
     table = Table(title=f"{settings['ranker']} on {settings['items']:,} items, {settings['clicks']} clicks")
-    for heading in ("round", "regret", "regret a round since the line above", "clicks a round"):
+    for heading in ("round", "regret", "regret per round since the line above", "clicks per round"):
         table.add_column(heading, justify="right")
     rows = [i for i in range(len(run.rounds)) if i == len(run.rounds) - 1 or (len(run.rounds) - 1 - i) % 11 == 0]
     last_t, last_r = 0, 0.0
@@ -72,6 +78,8 @@ def _print(settings: dict[str, Any], run: Any, best: float) -> None:
     out.print(table)
     rounds = int(run.rounds[-1])
     out.print(
-        f"best ranking: {best:.4f} clicks a round in expectation; "
-        f"{run.seconds:.2f} s, {run.seconds / rounds * 1e9:.0f} ns a round (compilation not counted)"
+        f"best ranking: {best:.4f} clicks per round in expectation; "
+        f"{run.seconds:.2f} s, {run.seconds / rounds * 1e9:.0f} ns per round (compilation not counted)"
     )
+    if run.optimum != EXACT:
+        out.print(WARNING)

@@ -34,7 +34,7 @@ def command(pairs: tuple[str, ...], out: Path, as_json: bool, **settings: Any) -
     output_path(out, (".svg", ".png", ".pdf"))
     made = set_up(ranker="recurrank", **settings, options=parse_options(pairs))
     with progress_bar("recurrank", settings["rounds"]) as progress:
-        simulate(made.ranker, made.model, settings["rounds"], made.users, progress=progress)
+        simulate(made.ranker, made.model, settings["rounds"], settings["seed"], progress=progress)
     flow = flow_of(made.ranker)
     draw_flow(flow, made.ranker.positions, made.ranker.served, out)
     if as_json:

@@ -19,7 +19,7 @@ from recurrank.cli.runs import run_suite, suite_options
     show_default=True,
     help="Which, separated by commas, with options like toprank:delta=T^-0.5.",
 )
-@click.option("--runs", default=30, show_default=True, help="How many runs of each: a query a run.")
+@click.option("--runs", default=30, show_default=True, help="How many runs of each: one query per run.")
 @click.option("--rounds", default=200_000, show_default=True, help="T, how many rounds to play.")
 @suite_options
 def command(queries: Path, models: str, rankers: str, runs: int, rounds: int, **running: Any) -> None:

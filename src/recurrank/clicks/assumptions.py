@@ -21,6 +21,7 @@ import numpy as np
 
 from recurrank._arrays import Floats, Ints, as_count
 from recurrank.clicks.model import ClickModel
+from recurrank.seeds import stream
 
 ROUNDING = 1e-9
 """Differences below this are rounding, not counterexamples."""
@@ -131,7 +132,7 @@ class _Witness:
 
 def _search(witness: _Witness, positions: int, tries: int, seed: int) -> Iterator[tuple[int, ...]]:
     """Rankings that are likely to be counterexamples: the extremes, random ones, neighbours and reorderings of all these."""
-    model, rng = witness.model, np.random.default_rng(seed)
+    model, rng = witness.model, stream(seed, "assumptions")
     order = np.argsort(-model.attraction, kind="stable")
     base = [order[:positions], order[-positions:], order[:positions][::-1], order[-positions:][::-1]]
     for trial in range(tries):

@@ -8,39 +8,31 @@ ones that most often end the search: it holds when ``alpha s`` is in the order o
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
 from numpy.typing import ArrayLike
 
 from recurrank._arrays import Bools, Floats, Ints, as_probabilities, as_probability
-from recurrank._compiled import hot
-from recurrank.clicks.model import ClickModel, register
+from recurrank._compiled import inner
+from recurrank.clicks.model import BAYESIAN, ClickModel, ClickState, click_state, register
 
 
-class BayesianState(NamedTuple):
-    attraction: Floats
-    satisfaction: Floats
-    continuation: float
-
-
-@hot
-def examine(state: BayesianState, items: Ints, chi: Floats) -> None:
-    reached = 1.0
+@inner
+def examine(state: ClickState, items: Ints, chi: Floats) -> None:
+    reached, continuation = 1.0, state.table[0, 0]
     for k in range(len(items)):
         chi[k] = reached
-        reached *= state.continuation * (1 - state.attraction[items[k]] * state.satisfaction[items[k]])
+        reached *= continuation * (1 - state.attraction[items[k]] * state.satisfaction[items[k]])
 
 
-@hot
-def sample(state: BayesianState, items: Ints, rng: np.random.Generator, clicks: Bools) -> None:
+@inner
+def sample(state: ClickState, items: Ints, rng: np.random.Generator, clicks: Bools) -> None:
     clicks[:] = False
     for k in range(len(items)):
         if rng.random() < state.attraction[items[k]]:
             clicks[k] = True
             if rng.random() < state.satisfaction[items[k]]:
                 return
-        if rng.random() >= state.continuation:
+        if rng.random() >= state.table[0, 0]:
             return
 
 
@@ -54,14 +46,12 @@ class DynamicBayesian(ClickModel):
     name = "dynamic-bayesian"
     reference = "Chapelle, Zhang 2009"
     describes = "a clicked item may satisfy and end the search; the unsatisfied may give up"
-    compiled_examine = examine
-    compiled_sample = sample
 
     def __init__(self, attraction: ArrayLike, satisfaction: ArrayLike, continuation: float) -> None:
         self.attraction = as_probabilities("attraction", attraction)
         self.satisfaction = as_probabilities("satisfaction", satisfaction, shape=self.attraction.shape)
         self.continuation = as_probability("continuation", continuation)
-        self.state = BayesianState(self.attraction, self.satisfaction, self.continuation)
+        self.state = click_state(BAYESIAN, self.attraction, self.continuation, self.satisfaction)
 
 
-register(BayesianState, DynamicBayesian)
+register(ClickState, DynamicBayesian)

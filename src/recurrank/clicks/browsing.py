@@ -9,44 +9,36 @@ click at the last position has no successor, so that column is free), and P_k(j)
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
 from numpy.typing import ArrayLike
 
 from recurrank._arrays import Bools, Floats, Ints, as_array, as_probabilities
-from recurrank._compiled import hot
-from recurrank.clicks.model import ClickModel, register
+from recurrank._compiled import inner
+from recurrank.clicks.model import BROWSING, ClickModel, ClickState, click_state, register
 
 
-class BrowsingState(NamedTuple):
-    attraction: Floats
-    examination: Floats
-    last: Floats  # scratch: the law of the last click
-
-
-@hot
-def examine(state: BrowsingState, items: Ints, chi: Floats) -> None:
-    none = state.examination.shape[1] - 1
-    last = state.last
+@inner
+def examine(state: ClickState, items: Ints, chi: Floats) -> None:
+    none = state.table.shape[1] - 1
+    last = state.scratch
     last[:] = 0.0
     last[none] = 1.0
     for k in range(len(items)):
         attraction = state.attraction[items[k]]
-        chi[k] = last[none] * state.examination[k, none]
-        last[none] *= 1 - state.examination[k, none] * attraction
+        chi[k] = last[none] * state.table[k, none]
+        last[none] *= 1 - state.table[k, none] * attraction
         for j in range(k):
-            chi[k] += last[j] * state.examination[k, j]
-            last[j] *= 1 - state.examination[k, j] * attraction
+            chi[k] += last[j] * state.table[k, j]
+            last[j] *= 1 - state.table[k, j] * attraction
         if k < none:  # nothing comes after the last position
             last[k] = chi[k] * attraction
 
 
-@hot
-def sample(state: BrowsingState, items: Ints, rng: np.random.Generator, clicks: Bools) -> None:
-    last = state.examination.shape[1] - 1
+@inner
+def sample(state: ClickState, items: Ints, rng: np.random.Generator, clicks: Bools) -> None:
+    last = state.table.shape[1] - 1
     for k in range(len(items)):
-        clicks[k] = rng.random() < state.examination[k, last] * state.attraction[items[k]]
+        clicks[k] = rng.random() < state.table[k, last] * state.attraction[items[k]]
         if clicks[k]:
             last = k
 
@@ -63,15 +55,13 @@ class UserBrowsing(ClickModel):
     name = "user-browsing"
     reference = "Dupret, Piwowarski 2008"
     describes = "examination depends on the position and on the last click's position"
-    compiled_examine = examine
-    compiled_sample = sample
 
     def __init__(self, attraction: ArrayLike, examination: ArrayLike) -> None:
         self.attraction = as_probabilities("attraction", attraction)
         rows = len(np.atleast_1d(as_array("examination", examination)))
         self.examination = as_probabilities("examination", examination, shape=(rows, rows))
         self.positions = rows
-        self.state = BrowsingState(self.attraction, self.examination, np.zeros(rows))
+        self.state = click_state(BROWSING, self.attraction, self.examination)
 
 
-register(BrowsingState, UserBrowsing)
+register(ClickState, UserBrowsing)

@@ -5,30 +5,24 @@ chi(A, k+1) = chi(A, k) (1 - alpha(A(k))),      chi(A, 1) = 1.
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
 from numpy.typing import ArrayLike
 
 from recurrank._arrays import Bools, Floats, Ints, as_probabilities
-from recurrank._compiled import hot
-from recurrank.clicks.model import ClickModel, register
+from recurrank._compiled import inner
+from recurrank.clicks.model import CASCADE, ClickModel, ClickState, click_state, register
 
 
-class CascadeState(NamedTuple):
-    attraction: Floats
-
-
-@hot
-def examine(state: CascadeState, items: Ints, chi: Floats) -> None:
+@inner
+def examine(state: ClickState, items: Ints, chi: Floats) -> None:
     reached = 1.0
     for k in range(len(items)):
         chi[k] = reached
         reached *= 1 - state.attraction[items[k]]
 
 
-@hot
-def sample(state: CascadeState, items: Ints, rng: np.random.Generator, clicks: Bools) -> None:
+@inner
+def sample(state: ClickState, items: Ints, rng: np.random.Generator, clicks: Bools) -> None:
     clicks[:] = False
     for k in range(len(items)):
         if rng.random() < state.attraction[items[k]]:
@@ -46,12 +40,10 @@ class Cascade(ClickModel):
     name = "cascade"
     reference = "Craswell, Zoeter, Taylor, Ramsey 2008"
     describes = "users read from the top and stop at the first click"
-    compiled_examine = examine
-    compiled_sample = sample
 
     def __init__(self, attraction: ArrayLike) -> None:
         self.attraction = as_probabilities("attraction", attraction)
-        self.state = CascadeState(self.attraction)
+        self.state = click_state(CASCADE, self.attraction)
 
 
-register(CascadeState, Cascade)
+register(ClickState, Cascade)

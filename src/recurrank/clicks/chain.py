@@ -5,41 +5,34 @@ chi(A, k+1) = chi(A, k) [ (1 - r) alpha1 + r (alpha2 (1 - r) + alpha3 r) ],     
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
 from numpy.typing import ArrayLike
 
 from recurrank._arrays import Bools, Floats, Ints, as_probabilities, as_probability
-from recurrank._compiled import hot
-from recurrank.clicks.model import ClickModel, register
+from recurrank._compiled import inner
+from recurrank.clicks.model import CHAIN, ClickModel, ClickState, click_state, register
 
 
-class ChainState(NamedTuple):
-    attraction: Floats
-    alpha1: float
-    alpha2: float
-    alpha3: float
-
-
-@hot
-def examine(state: ChainState, items: Ints, chi: Floats) -> None:
+@inner
+def examine(state: ClickState, items: Ints, chi: Floats) -> None:
     reached = 1.0
+    alpha1, alpha2, alpha3 = state.table[0, 0], state.table[0, 1], state.table[0, 2]
     for k in range(len(items)):
         chi[k] = reached
         r = state.attraction[items[k]]
-        reached *= (1 - r) * state.alpha1 + r * (state.alpha2 * (1 - r) + state.alpha3 * r)
+        reached *= (1 - r) * alpha1 + r * (alpha2 * (1 - r) + alpha3 * r)
 
 
-@hot
-def sample(state: ChainState, items: Ints, rng: np.random.Generator, clicks: Bools) -> None:
+@inner
+def sample(state: ClickState, items: Ints, rng: np.random.Generator, clicks: Bools) -> None:
+    alpha1, alpha2, alpha3 = state.table[0, 0], state.table[0, 1], state.table[0, 2]
     clicks[:] = False
     for k in range(len(items)):
         r = state.attraction[items[k]]
-        onward = state.alpha1
+        onward = alpha1
         if rng.random() < r:
             clicks[k] = True
-            onward = state.alpha2 * (1 - r) + state.alpha3 * r
+            onward = alpha2 * (1 - r) + alpha3 * r
         if rng.random() >= onward:
             return
 
@@ -54,15 +47,13 @@ class ClickChain(ClickModel):
     name = "click-chain"
     reference = "Guo, Liu, Kannan, Minka, Taylor, Wang, Faloutsos 2009"
     describes = "going on depends on the click and on the clicked item's relevance"
-    compiled_examine = examine
-    compiled_sample = sample
 
     def __init__(self, attraction: ArrayLike, alpha1: float, alpha2: float, alpha3: float) -> None:
         self.attraction = as_probabilities("attraction", attraction)
         self.alpha1 = as_probability("alpha1", alpha1)
         self.alpha2 = as_probability("alpha2", alpha2)
         self.alpha3 = as_probability("alpha3", alpha3)
-        self.state = ChainState(self.attraction, self.alpha1, self.alpha2, self.alpha3)
+        self.state = click_state(CHAIN, self.attraction, (self.alpha1, self.alpha2, self.alpha3))
 
 
-register(ChainState, ClickChain)
+register(ClickState, ClickChain)

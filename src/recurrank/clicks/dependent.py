@@ -8,36 +8,29 @@ all positions but the last to be equal: otherwise the order above matters, not o
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
 from numpy.typing import ArrayLike
 
 from recurrank._arrays import Bools, Floats, Ints, as_probabilities
-from recurrank._compiled import hot
-from recurrank.clicks.model import ClickModel, register
+from recurrank._compiled import inner
+from recurrank.clicks.model import DEPENDENT, ClickModel, ClickState, click_state, register
 
 
-class DependentState(NamedTuple):
-    attraction: Floats
-    continuation: Floats
-
-
-@hot
-def examine(state: DependentState, items: Ints, chi: Floats) -> None:
+@inner
+def examine(state: ClickState, items: Ints, chi: Floats) -> None:
     reached = 1.0
     for k in range(len(items)):
         chi[k] = reached
-        reached *= 1 - state.attraction[items[k]] * (1 - state.continuation[k])
+        reached *= 1 - state.attraction[items[k]] * (1 - state.table[0, k])
 
 
-@hot
-def sample(state: DependentState, items: Ints, rng: np.random.Generator, clicks: Bools) -> None:
+@inner
+def sample(state: ClickState, items: Ints, rng: np.random.Generator, clicks: Bools) -> None:
     clicks[:] = False
     for k in range(len(items)):
         if rng.random() < state.attraction[items[k]]:
             clicks[k] = True
-            if rng.random() >= state.continuation[k]:
+            if rng.random() >= state.table[0, k]:
                 return
 
 
@@ -51,14 +44,12 @@ class DependentClick(ClickModel):
     name = "dependent-click"
     reference = "Guo, Liu, Wang 2009"
     describes = "users read from the top and may go on after a click"
-    compiled_examine = examine
-    compiled_sample = sample
 
     def __init__(self, attraction: ArrayLike, continuation: ArrayLike) -> None:
         self.attraction = as_probabilities("attraction", attraction)
         self.continuation = as_probabilities("continuation", continuation)
         self.positions = len(self.continuation)
-        self.state = DependentState(self.attraction, self.continuation)
+        self.state = click_state(DEPENDENT, self.attraction, self.continuation)
 
 
-register(DependentState, DependentClick)
+register(ClickState, DependentClick)

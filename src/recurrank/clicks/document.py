@@ -5,27 +5,21 @@ Clicks depend on the items alone. It satisfies all of the paper's assumptions, a
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
 from numpy.typing import ArrayLike
 
 from recurrank._arrays import Bools, Floats, Ints, as_probabilities
-from recurrank._compiled import hot
-from recurrank.clicks.model import ClickModel, register
+from recurrank._compiled import inner
+from recurrank.clicks.model import DOCUMENT, ClickModel, ClickState, click_state, register
 
 
-class DocumentState(NamedTuple):
-    attraction: Floats
-
-
-@hot
-def examine(state: DocumentState, items: Ints, chi: Floats) -> None:
+@inner
+def examine(state: ClickState, items: Ints, chi: Floats) -> None:
     chi[:] = 1.0
 
 
-@hot
-def sample(state: DocumentState, items: Ints, rng: np.random.Generator, clicks: Bools) -> None:
+@inner
+def sample(state: ClickState, items: Ints, rng: np.random.Generator, clicks: Bools) -> None:
     for k in range(len(items)):
         clicks[k] = rng.random() < state.attraction[items[k]]
 
@@ -40,12 +34,10 @@ class DocumentBased(ClickModel):
     name = "document-based"
     reference = "Chuklin, Markov, de Rijke 2015, section 3.1"
     describes = "every position is examined"
-    compiled_examine = examine
-    compiled_sample = sample
 
     def __init__(self, attraction: ArrayLike) -> None:
         self.attraction = as_probabilities("attraction", attraction)
-        self.state = DocumentState(self.attraction)
+        self.state = click_state(DOCUMENT, self.attraction)
 
 
-register(DocumentState, DocumentBased)
+register(ClickState, DocumentBased)

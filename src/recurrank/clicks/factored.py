@@ -70,18 +70,19 @@ class Factored(ClickModel):
         self.state = _compile(self.attraction, chi)
 
     def complain(self) -> None:
-        """ValueError if compiled code met an examination that is no probability."""
+        """ValueError if compiled code met an examination that is not a probability."""
         if self.state is not None and self.state.wrong[0] != 0:
             wrong, self.state.wrong[0] = float(self.state.wrong[0]), 0.0
             raise ValueError(f"chi: it gave {wrong} or failed for some ranking; give a probability in [0, 1] for every one")
 
     def examine(self, slate: Slate | ArrayLike) -> Floats:
         items = self._items(slate)
-        return as_probabilities("chi", [self.chi(items, k) for k in range(len(items))]).copy()
+        with np.errstate(all="ignore"):  # what it gives is checked
+            return as_probabilities("chi", [self.chi(items, k) for k in range(len(items))]).copy()
 
     def sample(self, slate: Slate | ArrayLike, rng: np.random.Generator) -> Bools:
         expected = self.expected(slate)
-        # One draw a position, in order: what the compiled twin draws.
+        # One draw per position, in order: what the compiled twin draws.
         return np.array([rng.random() for _ in expected]) < expected
 
 

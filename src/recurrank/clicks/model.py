@@ -1,34 +1,60 @@
 """What every click model has, and how compiled code finds it.
 
 A click model is examination times attraction (the paper's equation clickfactor): ``v(A, k) = chi(A, k) alpha(A(k))``.
-Each model is one file: a state (a NamedTuple of arrays), two compiled functions over it, and a class for people.
+Each model is one file: two compiled functions over a state (a NamedTuple of arrays), and a class for people.
 
     examine(state, items, chi)          fills chi[k] with the marginal examination probability of position k
     sample(state, items, rng, clicks)   draws one user's clicks
 
-Compiled loops call the :func:`examine` and :func:`sample` of this module; numba picks the model's own by the type of
-the state, at compile time.
+The models of this package share one type of state, :class:`ClickState`, so that a ranker is compiled once for all of them;
+``builtin.py`` has the switch. A model of a user's own has a state of its own type. Compiled loops call the :func:`examine` and
+:func:`sample` of this module; numba picks the switch or the user's functions by the type of the state, at compile time.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 from numba.extending import overload
 from numpy.typing import ArrayLike
 
 from recurrank._arrays import Bools, Floats, Ints, as_count
-from recurrank._compiled import HOT
+from recurrank._compiled import HOT, contributes
 from recurrank.slate import Slate, as_items
+
+if TYPE_CHECKING:
+    from recurrank.clicks.optimum import Optimum
+
+DOCUMENT, POSITION, CASCADE, DEPENDENT, BROWSING, BAYESIAN, CHAIN = range(7)
+"""The models of this package, as their states name them."""
+
+
+class ClickState(NamedTuple):
+    """The parameters of any model of this package, as compiled code sees them."""
+
+    kind: int  # which model
+    attraction: Floats  # (L,)
+    satisfaction: Floats  # (L,) or (0,)
+    table: Floats  # (rows, columns): parameters by position, or single numbers
+    scratch: Floats  # for computations within a call
+
+
+def click_state(kind: int, attraction: Floats, table: ArrayLike = ((),), satisfaction: Floats | None = None) -> ClickState:
+    """A state; ``table`` becomes two-dimensional, so that all states have one type."""
+    parameters = np.atleast_2d(np.array(table, np.float64))
+    by_item = np.empty(0) if satisfaction is None else satisfaction
+    for array in (parameters, by_item):
+        array.setflags(write=False)
+    return ClickState(kind, attraction, by_item, parameters, np.zeros(parameters.shape[1]))
 
 
 class ClickModel:
     """How users click on a ranking. Subclasses set the class variables and, in ``__init__``, ``attraction`` and ``state``.
 
     Attributes:
-        attraction: the probability alpha(a) that an examined item is clicked, an entry an item.
+        attraction: the probability alpha(a) that an examined item is clicked, one per item.
         positions: how many positions the parameters describe; None when any number will do.
         state: the parameters as compiled code sees them; None when the model can only be run from Python.
 
@@ -44,11 +70,16 @@ class ClickModel:
     positions: int | None = None
     state: Any = None
 
+    @classmethod
+    def defaults(cls, items: int, positions: int) -> dict[str, Any]:
+        """Parameters for when none are given, besides the attraction; a model of your own has them here."""
+        return {}
+
     def examine(self, slate: Slate | ArrayLike) -> Floats:
         """The marginal probability chi(A, k) that each position of the slate is examined."""
         items = self._items(slate)
         chi = np.empty(len(items))
-        type(self).compiled_examine(self.state, items, chi)
+        _compiled[type(self.state)].compiled_examine(self.state, items, chi)
         return chi
 
     def expected(self, slate: Slate | ArrayLike) -> Floats:
@@ -61,7 +92,7 @@ class ClickModel:
         if not isinstance(rng, np.random.Generator):
             raise ValueError(f"rng: {type(rng).__name__} is not a numpy.random.Generator; give numpy.random.default_rng(seed)")
         clicks = np.empty(len(items), np.bool_)
-        type(self).compiled_sample(self.state, items, rng, clicks)
+        _compiled[type(self.state)].compiled_sample(self.state, items, rng, clicks)
         return clicks
 
     def complain(self) -> None:
@@ -76,18 +107,31 @@ class ClickModel:
         order = np.argsort(-self.attraction[candidates], kind="stable")
         return candidates[order[:positions]].astype(np.int64)
 
+    def optimum(self, positions: int) -> Optimum:
+        """The ranking with the most expected clicks, which regret is measured against; often :meth:`best`, not always."""
+        from recurrank.clicks.optimum import optimum
+
+        return optimum(self, positions)
+
     def _items(self, slate: Slate | ArrayLike) -> Ints:
         return as_items(slate, len(self.attraction), self.positions)
 
 
-_compiled: dict[type[Any], type[ClickModel]] = {}
+_compiled: dict[type[Any], type[Any]] = {}
 _models: dict[str, type[ClickModel]] = {}
 
 
 def register(state: type[Any], model: type[ClickModel]) -> None:
     """Make a model known by its name, and its compiled functions by the type of its state."""
-    _compiled[state] = model
+    if state is not ClickState:
+        compiles(state, model)
     _models[model.name] = model
+
+
+def compiles(state: type[Any], functions: type[Any]) -> None:
+    """Compiled code that meets this type of state takes ``compiled_examine`` and ``compiled_sample`` of this class."""
+    _compiled[state] = functions
+    contributes(state, functions)
 
 
 def models() -> dict[str, type[ClickModel]]:
@@ -107,9 +151,11 @@ def sample(state: Any, items: Ints, rng: np.random.Generator, clicks: Bools) -> 
 
 @overload(examine, jit_options=HOT, strict=False)
 def _examine(state: Any, items: Any, chi: Any) -> Any:
-    return _compiled[state.instance_class].compiled_examine.py_func  # type: ignore[attr-defined]
+    own = _compiled[state.instance_class].compiled_examine
+    return lambda state, items, chi: own(state, items, chi)
 
 
 @overload(sample, jit_options=HOT, strict=False)
 def _sample(state: Any, items: Any, rng: Any, clicks: Any) -> Any:
-    return _compiled[state.instance_class].compiled_sample.py_func  # type: ignore[attr-defined]
+    own = _compiled[state.instance_class].compiled_sample
+    return lambda state, items, rng, clicks: own(state, items, rng, clicks)

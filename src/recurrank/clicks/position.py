@@ -5,31 +5,24 @@ The paper's experiment takes ``p_k = 1/k``.
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
 from numpy.typing import ArrayLike
 
 from recurrank._arrays import Bools, Floats, Ints, as_probabilities
-from recurrank._compiled import hot
-from recurrank.clicks.model import ClickModel, register
+from recurrank._compiled import inner
+from recurrank.clicks.model import POSITION, ClickModel, ClickState, click_state, register
 
 
-class PositionState(NamedTuple):
-    attraction: Floats
-    examination: Floats
-
-
-@hot
-def examine(state: PositionState, items: Ints, chi: Floats) -> None:
+@inner
+def examine(state: ClickState, items: Ints, chi: Floats) -> None:
     for k in range(len(items)):
-        chi[k] = state.examination[k]
+        chi[k] = state.table[0, k]
 
 
-@hot
-def sample(state: PositionState, items: Ints, rng: np.random.Generator, clicks: Bools) -> None:
+@inner
+def sample(state: ClickState, items: Ints, rng: np.random.Generator, clicks: Bools) -> None:
     for k in range(len(items)):
-        clicks[k] = rng.random() < state.examination[k] * state.attraction[items[k]]
+        clicks[k] = rng.random() < state.table[0, k] * state.attraction[items[k]]
 
 
 class PositionBased(ClickModel):
@@ -42,14 +35,12 @@ class PositionBased(ClickModel):
     name = "position-based"
     reference = "Richardson, Dominowska, Ragno 2007"
     describes = "position k is examined with a probability of its own"
-    compiled_examine = examine
-    compiled_sample = sample
 
     def __init__(self, attraction: ArrayLike, examination: ArrayLike) -> None:
         self.attraction = as_probabilities("attraction", attraction)
         self.examination = as_probabilities("examination", examination)
         self.positions = len(self.examination)
-        self.state = PositionState(self.attraction, self.examination)
+        self.state = click_state(POSITION, self.attraction, self.examination)
 
 
-register(PositionState, PositionBased)
+register(ClickState, PositionBased)

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from recurrank._arrays import Floats, as_count, as_probabilities
-from recurrank.clicks import bayesian, browsing, cascade, chain, dependent, document, position  # noqa: F401  (they register)
+from recurrank.clicks import builtin  # noqa: F401  (its models register)
 from recurrank.clicks.model import ClickModel, models
 
 SHORT = {
@@ -50,16 +50,23 @@ def make(name: str, attraction: ArrayLike, positions: int, **parameters: Any) ->
         raise ValueError(f"clicks: {name!r} is not a click model; choose from {', '.join(names())}")
     alpha = as_probabilities("attraction", attraction)
     settings = defaults(full, len(alpha), as_count("positions", positions))
-    unknown = sorted(set(parameters) - set(settings))
+    unknown = sorted(set(parameters) - {*settings, *_parameters_of(full)})
     if unknown:
         takes = ", ".join(settings) or "no parameters"
         raise ValueError(f"{unknown[0]}: the {full} model has no such parameter; it takes {takes}")
-    model: ClickModel = models()[full](alpha, **{**settings, **parameters})  # type: ignore[call-arg]
+    try:
+        model: ClickModel = models()[full](alpha, **{**settings, **parameters})  # type: ignore[call-arg]
+    except TypeError as error:  # a model of the user's own
+        raise ValueError(f"clicks: {full}: {error}; its class needs defaults() for the parameters that nobody gives") from error
     return model
 
 
 def parameters(name: str) -> list[str]:
     """The parameters of a model besides the attraction."""
+    return _parameters_of(name)
+
+
+def _parameters_of(name: str) -> list[str]:
     return list(inspect.signature(models()[name].__init__).parameters)[2:]
 
 
@@ -75,7 +82,7 @@ def defaults(name: str, items: int, positions: int) -> dict[str, Any]:
         "dynamic-bayesian": {"satisfaction": np.full(items, 0.5), "continuation": 0.9},
         "click-chain": {"alpha1": 0.95, "alpha2": 0.6, "alpha3": 0.3},
     }
-    return table[name]
+    return table[name] if name in table else models()[name].defaults(items, positions)
 
 
 def _browsing(positions: int) -> Floats:

@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 from typing import Any
 
-from litestar import Request, Response, get
+from litestar import Request, Response
 from litestar.params import FromPath
 
 from recurrank.dashboard import assets, data, pages, view
 from recurrank.dashboard.live import Live
 from recurrank.dashboard.playground.routes import Playground
-from recurrank.rankers import names
-from recurrank.serving import auth
+from recurrank.rankers import DEFAULT, names
+from recurrank.serving.http.keyring import KeyRing
+from recurrank.serving.http.routes import PUBLIC, Route, route
+from recurrank.serving.http.upload import NOT_SERVED
 from recurrank.serving.service import Service
 from recurrank.serving.tally import SLATES, SPAN
-
-NOT_SERVED = ("oracle",)
-"""Rankers that need to know the truth."""
 
 
 class Dashboard:
@@ -26,14 +24,14 @@ class Dashboard:
 
     Args:
         service: whose rankers are shown.
-        keys: whether there are any decides what may be said without one.
+        keys: whether one is asked for decides what may be said without one.
         truths: by ranker, what a perfect ranking would get at each place, where that is known.
         demo: the ranker that a newcomer should look at first, if this is a demonstration.
 
     """
 
     def __init__(
-        self, service: Service, keys: auth.Keys | None = None, truths: view.Truths | None = None, demo: str | None = None
+        self, service: Service, keys: KeyRing | None = None, truths: view.Truths | None = None, demo: str | None = None
     ) -> None:
         self._service, self._keys, self._demo = service, keys, demo
         known = truths or {}
@@ -42,47 +40,45 @@ class Dashboard:
         self._playground = Playground()
 
     @property
-    def handlers(self) -> Sequence[Any]:
-        """All routes."""
-        return [assets.static, *self._frames(), *data.handlers(self._service, self._live), *self._playground.handlers()]
-
-    def public(self, path: str) -> bool:
-        """Frames without data need no key."""
-        return pages.public(path)
+    def routes(self) -> Sequence[Route]:
+        """All of them; frames have no data in them, and need no key."""
+        return [assets.static, *self._frames(), *data.routes(self._service, self._live), *self._playground.routes()]
 
     def stop(self) -> None:
         """End streams and simulations."""
         self._live.stop()
         self._playground.stop()
 
-    def _frames(self) -> list[Any]:
+    def _frames(self) -> list[Route]:
         spans: dict[str, Any] = {"span": f"{SPAN:,}", "slates": SLATES}
 
-        @get("/", include_in_schema=False, sync_to_thread=False)
+        @route("GET", "/", PUBLIC, include_in_schema=False, sync_to_thread=False)
         def index() -> Response[str]:
             if self._demo:
                 self._playground.warm()  # a newcomer may go there next
             return pages.render("list.html", "/", script="list.js", demo=self._demo, **spans)
 
-        @get("/rankers/{name:str}", include_in_schema=False)
+        @route("GET", "/rankers/{name}", PUBLIC, include_in_schema=False)
         async def ranker(name: FromPath[str]) -> Response[str]:
-            known = self._service.find(name) is not None or await asyncio.to_thread(self._guarded)
+            # where keys are asked for, a frame does not tell which rankers there are
+            known = self._service.find(name) is not None or (self._keys is not None and self._keys.required)
             if not known or not pages.is_name(name):
                 return pages.render("missing.html", "", 404, what=f"There is no ranker called “{name[:80]}”.")
             return pages.render("ranker.html", "", script="ranker.js", name=name, demo=name in self._truths, **spans)
 
-        @get("/new", include_in_schema=False, sync_to_thread=False)
+        @route("GET", "/new", PUBLIC, include_in_schema=False, sync_to_thread=False)
         def new() -> Response[str]:
             known = [name for name in names() if name not in NOT_SERVED]
-            return pages.render("new.html", "/new", script="new.js", algorithms=known)
+            return pages.render("new.html", "/new", script="new.js", algorithms=known, usual=DEFAULT)
 
-        @get("/playground", include_in_schema=False, sync_to_thread=False)
+        @route("GET", "/playground", PUBLIC, include_in_schema=False, sync_to_thread=False)
         def playground(request: Request[Any, Any, Any]) -> Response[str]:
             form = self._playground.form(dict(request.query_params))
             return pages.render("playground.html", "/playground", script="playground.js", **form)
 
-        return [index, ranker, new, playground]
+        @route("GET", "/docs", PUBLIC, include_in_schema=False, sync_to_thread=False)
+        def docs() -> Response[str]:
+            swagger = {"style": assets.address("swagger-ui.css"), "bundle": assets.address("swagger-ui-bundle.js")}
+            return pages.render("docs.html", "/docs", script="docs.js", swagger=swagger)
 
-    def _guarded(self) -> bool:
-        """Whether there are keys: then a frame does not tell which rankers there are."""
-        return self._keys is not None and bool(self._keys.all())
+        return [index, ranker, new, playground, docs]

@@ -1,4 +1,4 @@
-"""Files of the pages: our own, and plotly's script from its package. Addresses carry a digest, so that browsers keep them."""
+"""Files of the pages: our own, and those of installed packages. Addresses carry a digest, so that browsers keep them."""
 
 from __future__ import annotations
 
@@ -6,17 +6,26 @@ import asyncio
 import functools
 import gzip
 import hashlib
+import importlib.util
 import ipaddress
 import re
 from importlib import resources
+from pathlib import Path
 from typing import Any, NamedTuple
 
-from litestar import Request, Response, get
+from litestar import Request, Response
 from litestar.params import FromPath
 
 from recurrank.serving.http.problems import Refused
+from recurrank.serving.http.routes import PUBLIC, route
 
 KINDS = {".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}
+PACKAGED = {
+    "plotly.min.js": ("plotly", "package_data"),
+    "swagger-ui-bundle.js": ("swagger_ui", "static"),
+    "swagger-ui.css": ("swagger_ui", "static"),
+}
+"""Files that others' packages ship, by name: the package and the folder in it."""
 FOREVER = {"cache-control": "public, max-age=31536000, immutable", "x-content-type-options": "nosniff"}
 
 
@@ -57,15 +66,18 @@ def modules(script: str) -> list[str]:
 
 
 @functools.cache
-def plotly() -> File:
-    """The script of plotly, as its package ships it."""
-    path = resources.files("plotly").joinpath("package_data", "plotly.min.js")
-    return File("text/javascript", path.read_bytes())
+def packaged(name: str) -> File:
+    """A file as an installed package ships it. The package itself is not imported."""
+    package, folder = PACKAGED[name]
+    spec = importlib.util.find_spec(package)
+    if spec is None or spec.origin is None:
+        raise Refused(404, f"static: {name} comes with the package {package}, which is not installed; install recurrank[serve]")
+    return File(KINDS[f".{name.rpartition('.')[2]}"], (Path(spec.origin).parent / folder / name).read_bytes())
 
 
 @functools.cache
-def plotly_digest() -> str:
-    return hashlib.sha256(plotly().content).hexdigest()[:16]
+def packaged_digest(name: str) -> str:
+    return hashlib.sha256(packaged(name).content).hexdigest()[:16]
 
 
 @functools.cache
@@ -74,38 +86,47 @@ def unused_styles() -> list[str]:
 
     The pages' Content-Security-Policy would refuse them, and the browser complain to the person about it.
     """
-    return sorted({found.decode() for found in re.findall(rb'getElementById\("([0-9a-f]{64})"\)', plotly().content)})
+    return sorted(
+        {found.decode() for found in re.findall(rb'getElementById\("([0-9a-f]{64})"\)', packaged("plotly.min.js").content)}
+    )
 
 
 @functools.cache
-def _small() -> bytes:
-    return gzip.compress(plotly().content, 6, mtime=0)
+def _small(name: str) -> bytes:
+    return gzip.compress(packaged(name).content, 6, mtime=0)
+
+
+def address(name: str) -> str:
+    """Where a packaged file is served."""
+    return f"/static/{packaged_digest(name)}/{name}"
 
 
 @functools.cache
 def addresses() -> dict[str, Any]:
     """Where the files are, for templates."""
-    script = f"/static/{plotly_digest()}/plotly.min.js"
-    return {"static": f"/static/{digest()}", "plotly": script, "unused_styles": unused_styles()}
+    return {"static": f"/static/{digest()}", "plotly": address("plotly.min.js"), "unused_styles": unused_styles()}
 
 
-@get("/static/{version:str}/{name:str}", include_in_schema=False)
+@route("GET", "/static/{version}/{name}", PUBLIC, include_in_schema=False)
 async def static(version: FromPath[str], name: FromPath[str], request: Request[Any, Any, Any]) -> Response[bytes]:
-    """A file; one of another version is the present one, and is not kept."""
-    kept = FOREVER if version in (digest(), plotly_digest()) else {**FOREVER, "cache-control": "no-store"}
-    if name == "plotly.min.js":
-        return await _plotly(request, kept)
-    file = files().get(name)
-    if file is None:
+    """A file. An address with the digest of another version gives the present file, which is then not cached."""
+    if name in PACKAGED:
+        current = await asyncio.to_thread(packaged_digest, name)
+    elif name in files():
+        current = digest()
+    else:
         raise Refused(404, f"static: there is no file {name[:60]!r}")
-    return Response(file.content, media_type=file.kind, headers=kept)
+    headers = FOREVER if version == current else {**FOREVER, "cache-control": "no-store"}
+    if name in PACKAGED:
+        return await _packaged(name, request, headers)
+    return Response(files()[name].content, media_type=files()[name].kind, headers=headers)
 
 
-async def _plotly(request: Request[Any, Any, Any], headers: dict[str, str]) -> Response[bytes]:
-    """Five megabytes: made small for the way over a network, and as it is for who is on this machine."""
-    file = await asyncio.to_thread(plotly)
+async def _packaged(name: str, request: Request[Any, Any, Any], headers: dict[str, str]) -> Response[bytes]:
+    """Megabytes: compressed for the network, and as they are for a browser on this machine."""
+    file = packaged(name)
     if "gzip" in request.headers.get("accept-encoding", "") and not _near(request):
-        small = await asyncio.to_thread(_small)
+        small = await asyncio.to_thread(_small, name)
         return Response(small, media_type=file.kind, headers={**headers, "content-encoding": "gzip", "vary": "accept-encoding"})
     return Response(file.content, media_type=file.kind, headers=headers)
 

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Callable
 from typing import Annotated, Any
 
 import msgspec
-from litestar import Request, Response, get, put
+from litestar import Request, Response
 from litestar.params import FromPath, QueryParameter
 from litestar.response import Stream
 
@@ -15,6 +15,7 @@ from recurrank.dashboard import tables, view
 from recurrank.dashboard.live import Live
 from recurrank.dashboard.preview import preview
 from recurrank.serving.events import Event, Kind, unpack_clicks, unpack_items
+from recurrank.serving.http.routes import Route, route
 from recurrank.serving.service import Desk, Service
 
 PRIVATE = {"cache-control": "no-store", "x-content-type-options": "nosniff"}
@@ -33,45 +34,43 @@ def _json(document: Any) -> Response[bytes]:
     return Response(msgspec.json.encode(document), media_type="application/json", headers=PRIVATE)
 
 
-def handlers(service: Service, live: Live) -> list[Any]:
+def routes(service: Service, live: Live) -> list[Route]:
     """The routes."""
-    reading = asyncio.Semaphore(1)  # a file takes several times its memory while it is read
     lists = _Kept(lambda *asked: msgspec.json.encode(tables.rankers(service, *asked)))
 
-    @get("/dash/rankers", include_in_schema=False)
+    @route("GET", "/dash/rankers", "admin", include_in_schema=False)
     async def list_rankers(search: Search = "", sort: Sort = "", page: Page = 1) -> Response[bytes]:
         _check_sort(sort, ("", "name", "items", "learned"))
         return Response(await lists.get(search, sort, page), media_type="application/json", headers=PRIVATE)
 
-    @get("/dash/server", include_in_schema=False)
+    @route("GET", "/dash/server", "admin", include_in_schema=False)
     async def server() -> Response[bytes]:
         return _json(await asyncio.to_thread(view.health, service))
 
-    @get("/dash/rankers/{name:str}/live", include_in_schema=False)
+    @route("GET", "/dash/rankers/{name}/live", "admin", include_in_schema=False)
     async def follow(name: FromPath[str]) -> Stream:
         return Stream(live.open(name), media_type="text/event-stream", headers=EVENTS)
 
-    @get("/dash/rankers/{name:str}/items", include_in_schema=False)
+    @route("GET", "/dash/rankers/{name}/items", "admin", include_in_schema=False)
     async def items(name: FromPath[str], search: Search = "", sort: Sort = "-rate", page: Page = 1) -> Response[bytes]:
         _check_sort(sort, tables.SORTS)
         return _json(await asyncio.to_thread(tables.items, service.desk(name), search, sort, page))
 
-    @get("/dash/rankers/{name:str}/state", include_in_schema=False)
+    @route("GET", "/dash/rankers/{name}/state", "admin", include_in_schema=False)
     async def state(name: FromPath[str]) -> Response[bytes]:
         saved = await asyncio.to_thread(_saved, service.desk(name))
         return Response(saved, media_type="application/octet-stream", headers=_named(f"{name}.recurrank"))
 
-    @get("/dash/rankers/{name:str}/log", include_in_schema=False)
+    @route("GET", "/dash/rankers/{name}/log", "admin", include_in_schema=False)
     async def log(name: FromPath[str]) -> Stream:
         lines = _log(service, service.desk(name))
         return Stream(lines, media_type="application/x-ndjson", headers=_named(f"{name}.ndjson"))
 
-    @put("/dash/preview", include_in_schema=False, status_code=200)
+    @route("PUT", "/dash/preview", "admin", file=True, include_in_schema=False, status_code=200)
     async def look(request: Request[Any, Any, Any]) -> Response[bytes]:
         body = await request.body()
         kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-        async with reading:
-            return _json(await asyncio.to_thread(preview, kind, body))
+        return _json(await request.app.state.decoder.document(kind, body, preview))
 
     return [list_rankers, server, follow, items, state, log, look]
 

@@ -1,17 +1,15 @@
 """What a ranker can tell about itself, whichever it is: blocks, the ranking it would show, and how certain each place is.
 
-Two algorithms work in blocks, runs of neighbouring places with the items that compete for them (RecurRank, Balanced). Of any
-other one only the slates are known. Nothing here changes a ranker; callers hold the lock of its fold.
+Some algorithms work in blocks, neighbouring positions with the items that compete for them (``Ranker.knowledge``). Of
+others only the slates are known. Nothing here changes a ranker; callers hold the lock of its fold.
 """
 
 from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from recurrank.experiments.flow import flow_of
-from recurrank.rankers.balanced import Balanced
+from recurrank.rankers.knowledge import KnownBlock
 from recurrank.rankers.ranker import Ranker
-from recurrank.rankers.recurrank import RecurRank
 from recurrank.serving.events import unpack_items
 from recurrank.serving.fold import Fold
 from recurrank.serving.service import Desk
@@ -37,36 +35,34 @@ class Place(NamedTuple):
 
 
 def boxes(ranker: Ranker) -> tuple[list[dict[str, Any]], str | None]:
-    """The boxes of the flow chart, and what is to be said about them."""
-    if isinstance(ranker, RecurRank):
-        progress = {block.id: block.progress for block in ranker.blocks}
-        return [{**box._asdict(), "progress": progress.get(box.id)} for box in flow_of(ranker)], None
-    if isinstance(ranker, Balanced):
-        why = "Balanced estimates all the time, in no phases, and keeps no history. These are its blocks as they are now."
-        return [_present(at, block) for at, block in enumerate(ranker.blocks)], why
-    return [], f"{ranker.name} does not work in blocks, so that there is nothing to draw. RecurRank and Balanced do."
+    """The boxes of the flow chart, finished blocks included, and what is to be said about them."""
+    known = ranker.knowledge()
+    if known.blocks is None:
+        return [], f"{ranker.name} does not work in blocks, so there is nothing to draw. RecurRank and Balanced do."
+    drawn = [_box(block) for block in sorted([*(known.history or []), *known.blocks])]
+    if known.history is None:
+        return drawn, f"{ranker.name} works without phases and keeps no history. These are its blocks as they are now."
+    return drawn, None
 
 
-def _present(at: int, block: Any) -> dict[str, Any]:
-    places = {"first": block.first + 1, "last": block.first + block.width}
-    rest = {"parent": -1, "opened": 0, "closed": None, "progress": None}
-    return {"id": at, "phase": None, **places, "items": block.size, **rest}
+def _box(block: KnownBlock) -> dict[str, Any]:
+    positions = {"first": block.first + 1, "last": block.first + block.width}  # counted from 1, as in the paper
+    life = {"parent": block.parent, "opened": block.opened, "closed": block.closed, "progress": block.progress}
+    return {"id": block.id, "phase": block.phase, **positions, "items": block.items, **life}
 
 
 def ranking(desk: Desk) -> tuple[list[Place], str]:
     """The ranking that it would show now, and in words what is certain about it."""
-    ranker = desk.fold.ranker
-    if isinstance(ranker, RecurRank | Balanced):
-        leaders = ranker.state.leaders
-        return [_place(int(leaders[k]), block) for block in ranker.blocks for k in block.positions], CERTAIN
+    known = desk.fold.ranker.knowledge()
+    if known.blocks is not None and known.leaders is not None:
+        leaders = known.leaders
+        return [_place(leaders[block.first + j], block) for block in known.blocks for j in range(block.width)], CERTAIN
     items = unpack_items(desk.next(), desk.config.positions)
     return [Place(item, None, k + 1, k + 1, 0) for k, item in enumerate(items)], DRAWN
 
 
-def _place(item: int, block: Any) -> Place:
-    left = block.size
-    certain = "place" if left == 1 else "shown" if left == block.width else "no"
-    return Place(item, certain, block.first + 1, block.first + block.width, left)
+def _place(item: int, block: KnownBlock) -> Place:
+    return Place(item, block.certain, block.first + 1, block.first + block.width, block.items)
 
 
 def exploration(fold: Fold) -> float | None:
@@ -74,10 +70,9 @@ def exploration(fold: Fold) -> float | None:
 
     A block tries items at its first place only, so that it is enough to look there; None where there are no blocks or slates.
     """
-    state = fold.ranker.state
-    slates = fold.tally.last_slates(fold.counts["learned"])
-    if not isinstance(fold.ranker, RecurRank | Balanced) or len(slates) == 0:
+    known, slates = fold.ranker.knowledge(), fold.tally.last_slates(fold.counts["learned"])
+    if known.blocks is None or known.leaders is None or len(slates) == 0:
         return None
-    firsts = state.block[:, 1]
-    tried = (slates[:, firsts] != state.leaders[firsts]).sum()
+    firsts = [block.first for block in known.blocks]
+    tried = (slates[:, firsts] != [known.leaders[first] for first in firsts]).sum()
     return float(tried) / float(slates.size)

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 import structlog
 
-from recurrank.serving.http.problems import Refused
+from recurrank.serving.http.slots import Slot, Slots
 from recurrank.serving.service import NotFound, Service
 
 log = structlog.get_logger("recurrank.dashboard")
@@ -36,7 +36,7 @@ class Live:
     def __init__(self, service: Service, document: Callable[[str], Any]) -> None:
         self._service, self._document = service, document
         self._channels: dict[str, _Channel] = {}
-        self._streams = 0
+        self._slots = Slots(STREAMS, f"live: {STREAMS} pages are open already; close some", retry=10)
         self._ended = False
 
     def stop(self) -> None:
@@ -48,12 +48,9 @@ class Live:
     def open(self, name: str) -> AsyncIterator[bytes]:
         """What happens to a ranker from now on; NotFound when there is none."""
         self._service.desk(name)
-        if self._streams >= STREAMS:
-            raise Refused(503, f"live: {STREAMS} pages are open already; close some", {"retry-after": "10"})
-        return self._stream(name)
+        return self._stream(name, self._slots.take())
 
-    async def _stream(self, name: str) -> AsyncIterator[bytes]:
-        self._streams += 1
+    async def _stream(self, name: str, slot: Slot) -> AsyncIterator[bytes]:
         channel = self._channels.setdefault(name, _Channel())
         channel.readers += 1
         if channel.task is None:
@@ -73,7 +70,7 @@ class Live:
                     except TimeoutError:
                         yield b": still there\n\n"
         finally:
-            self._streams -= 1
+            slot.release()
             channel.readers -= 1
             if channel.readers == 0:
                 channel.task.cancel()

@@ -24,7 +24,6 @@ HEADERS = {
     "cross-origin-resource-policy": "same-origin",
     "cache-control": "no-store",
 }
-PUBLIC = ("/", "/new", "/playground", "/favicon.ico")
 
 
 @functools.cache
@@ -39,11 +38,6 @@ def render(template: str, here: str, status: int = 200, script: str | None = Non
     common: Mapping[str, Any] = {**assets.addresses(), "version": __version__, "here": here, "modules": loaded}
     text = _templates().get_template(template).render({**common, **values})
     return Response(text, media_type=MediaType.HTML, status_code=status, headers=HEADERS)
-
-
-def public(path: str) -> bool:
-    """Whether a page may be seen without a key: frames and files only."""
-    return path in PUBLIC or path.startswith(("/static/", "/rankers/"))
 
 
 def is_name(name: str) -> bool:

@@ -9,20 +9,20 @@ import numpy as np
 
 from recurrank.serving.csvfile import HEAD, read_csv
 from recurrank.serving.http.problems import Refused
-from recurrank.serving.http.upload import CSV, NPY, PARQUET, read_items
+from recurrank.serving.http.upload import CSV, NPY, PARQUET, Bounds, read_items
 
 NAMES, FEATURE, UNUSED = "names the items", "feature", "not used"
 WIDE = 12
 """Columns that are shown."""
 
 
-def preview(kind: str, body: bytes) -> dict[str, Any]:
+def preview(kind: str, body: bytes, query: dict[str, str], bounds: Bounds) -> dict[str, Any]:
     """What is in the file; ValueError says what is wrong with it."""
     if kind not in (CSV, PARQUET, NPY):
         raise Refused(415, f"file: {kind[:60]!r} is not taken; choose a .csv, .parquet or .npy file")
     if not body:
-        raise ValueError("file: empty; give a row an item")
-    columns, rows, size = _csv(body) if kind == CSV else _table(kind, body)
+        raise ValueError("file: empty; give one row per item")
+    columns, rows, size = _csv(body, bounds) if kind == CSV else _table(kind, body, bounds)
     named = next((column["name"] for column in columns if column["role"] == NAMES), None)
     return {
         "items": size[0],
@@ -34,16 +34,17 @@ def preview(kind: str, body: bytes) -> dict[str, Any]:
     }
 
 
-def _csv(body: bytes) -> tuple[list[dict[str, str]], list[list[Any]], tuple[int, int]]:
-    read = read_csv(body)
+def _csv(body: bytes, bounds: Bounds) -> tuple[list[dict[str, str]], list[list[Any]], tuple[int, int]]:
+    read = read_csv(body, bounds.check)
     catalogue = read.catalogue()
-    roles = [NAMES if at == read.named else FEATURE if at in read.used else UNUSED for at in range(len(read.columns))]
+    used = set(read.used)
+    roles = [NAMES if at == read.named else FEATURE if at in used else UNUSED for at in range(len(read.columns))]
     columns = [{"name": name, "role": role} for name, role in zip(read.columns, roles, strict=True)]
     return columns, [list(row) for row in read.head], (len(catalogue), catalogue.dim)
 
 
-def _table(kind: str, body: bytes) -> tuple[list[dict[str, str]], list[list[Any]], tuple[int, int]]:
-    catalogue = read_items(kind, body)
+def _table(kind: str, body: bytes, bounds: Bounds) -> tuple[list[dict[str, str]], list[list[Any]], tuple[int, int]]:
+    catalogue = read_items(kind, body, bounds)
     size = (len(catalogue), catalogue.dim)
     if kind == NPY:
         columns = [{"name": str(at), "role": FEATURE} for at in range(catalogue.dim)]

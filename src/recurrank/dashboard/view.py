@@ -1,4 +1,4 @@
-"""What the pages show, as documents: a line a ranker, one ranker in full, the server's health."""
+"""What the pages show, as documents: one line per ranker, one ranker in full, the server's health."""
 
 from __future__ import annotations
 

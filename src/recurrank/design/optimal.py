@@ -25,7 +25,7 @@ and rows:
 - leverages cannot grow by more than the factor rho = lambda_max(Q_scan Q_now^-1), so x' Q_now^+ x <= rho x' Q_scan^+ x:
   if rho times the largest leverage outside of the pool stays below the largest inside, the pool's is the exact maximum;
 - Harman and Pronzato (2007): a row whose leverage is below a bound that depends on the largest leverage alone supports
-  no optimal design, so that it has no place in the pool.
+  no optimal design, so that it does not belong into the pool.
 
 A catalogue is whatever can be begun and scanned (``Source``): an array or a file (``scan.Rows``), or the partitions of a
 cluster (``cluster.py``). The value that is returned is the exact maximum over all rows.
@@ -109,7 +109,7 @@ class Source(Protocol):
 
 @one_thread()
 def optimal_design(source: Source, tolerance: float) -> Design:
-    """:func:`g_optimal` for a view of a catalogue's rows, or a cluster's; the support counts places in it."""
+    """:func:`g_optimal` for a view of a catalogue's rows, or a cluster's; the support has row numbers of it."""
     most = max(START_ROWS, POOL_NUMBERS // source.dim)
     sample = start(len(source), most)
     scales, rows = source.begin(sample)

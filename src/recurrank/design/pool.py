@@ -23,7 +23,7 @@ class Pool:
     """Rows, and weights on them.
 
     Attributes:
-        places: where the rows stand in the catalogue.
+        places: the rows' indices in the catalogue.
         rows: themselves, as float64.
         weights: on each, summing to 1.
         basis: of their span.

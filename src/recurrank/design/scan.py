@@ -3,7 +3,7 @@
 Features stay as they are stored (float32 or float64, in memory or mapped from a file); all arithmetic is in float64.
 Chunks are shared out among the processors. What comes out is the same to the last bit whatever their number and
 wherever the chunks begin: a row's products are summed in an order that depends on nothing but the row, and the best of
-all rows are the best of the chunks' best, equal ones by their place.
+all rows are the best of the chunks' best, equal ones by their index.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Rows:
     """The rows of a feature matrix, or of a choice of them, read chunk by chunk.
 
     Args:
-        features: the whole catalogue, a row an item.
+        features: the whole catalogue, one row per item.
         index: which rows, in which order; by default all of them.
         scales: the largest absolute value of each column, where it is known already.
 
@@ -151,7 +151,7 @@ class Lens(NamedTuple):
 class Found(NamedTuple):
     """What a pass found: the rows of largest leverage, a bound for all others, and the rows furthest off the span."""
 
-    places: Ints  # the largest first, equal ones by their place
+    places: Ints  # the largest first, equal ones by index
     lever: Floats
     rows: Floats
     rest: float  # no row that is not here has a larger leverage
@@ -161,7 +161,7 @@ class Found(NamedTuple):
 
 
 class Best:
-    """The places of the largest of many numbers, which come in any order from several threads."""
+    """The indices of the largest of many numbers, which come in any order from several threads."""
 
     def __init__(self, most: int, spare: int = 1000) -> None:
         self.most, self.spare = most, spare
@@ -172,7 +172,7 @@ class Best:
         self._held = 0
 
     def add(self, start: int, values: Floats, above: float = -np.inf) -> None:
-        """Numbers for the places from ``start`` on; only those above a limit count."""
+        """Numbers for the indices from ``start`` on; only those above a limit count."""
         here = np.flatnonzero((values >= self._least) & (values > above))
         if len(here) == 0:
             return
@@ -187,7 +187,7 @@ class Best:
                 self._least = float(values[-1])
 
     def found(self) -> tuple[Ints, Floats]:
-        """Places and numbers, the largest first, equal ones by their place."""
+        """Indices and numbers, the largest first, equal ones by index."""
         if not self._places:
             return np.empty(0, np.int64), np.empty(0)
         places, values = np.concatenate(self._places), np.concatenate(self._values)

@@ -1,4 +1,4 @@
-"""Volumetric spanners: a cheaper, gentler place to explore than a G-optimal design.
+"""Volumetric spanners: a cheaper, gentler way to explore than a G-optimal design.
 
 A set S of rows is a volumetric spanner of X when every x in X is ``sum_i alpha_i s_i`` with ``|alpha| <= 1``,
 that is when ``x' (sum_{s in S} s s')^+ x <= 1``. The uniform distribution pi on S then has (the paper's Appendix B)
@@ -24,7 +24,7 @@ import math
 import numpy as np
 from numpy.typing import ArrayLike
 
-from recurrank._arrays import Bools, Floats, as_features, as_seed
+from recurrank._arrays import Bools, Floats, as_features
 from recurrank.design.basis import (
     START_ROWS,
     Basis,
@@ -40,6 +40,7 @@ from recurrank.design.basis import (
 )
 from recurrank.design.optimal import Design
 from recurrank.design.scan import Rows, leverages, one_thread
+from recurrank.seeds import stream
 
 
 def volumetric_spanner(features: ArrayLike, seed: int | np.random.Generator = 0) -> Design:
@@ -51,13 +52,13 @@ def volumetric_spanner(features: ArrayLike, seed: int | np.random.Generator = 0)
     >>> spanner.support.tolist(), round(spanner.value, 6)
     ([0, 1, 2], 3.0)
     """
-    rng = seed if isinstance(seed, np.random.Generator) else np.random.default_rng(as_seed(seed))
+    rng = stream(seed, "design")
     return spanner_design(Rows(as_features(features)), rng)
 
 
 @one_thread()
 def spanner_design(rows: Rows, rng: np.random.Generator) -> Design:
-    """:func:`volumetric_spanner` for a view of a catalogue's rows; the support counts places in that view."""
+    """:func:`volumetric_spanner` for a view of a catalogue's rows; the support has row numbers of that view."""
     basis = _spanning_basis(rows)
     draws = math.ceil(2 * basis.rank * (1 + math.log(basis.rank))) + 1
     left = np.arange(len(rows))

@@ -6,7 +6,7 @@ import hashlib
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -24,12 +24,14 @@ from recurrank.experiments.experiment import (
 )
 from recurrank.files.features import read_features
 from recurrank.problem import Problem, transform
+from recurrank.seeds import stream
 
 
 @dataclass(frozen=True)
 class Own:
     """Features in a file, with the attraction or theta in another, or, without either, a random theta each run.
 
+    Each run has the items in an order of its own, so that no ranker gains from the order in the file.
     A random theta needs features that it cannot lead out of [0, 1]: then they are transformed as in the paper
     (equation transform x), which adds a constant feature.
     """
@@ -38,6 +40,7 @@ class Own:
     features: Path
     attraction: Path | None = None
     theta: Path | None = None
+    units: ClassVar[None] = None
 
     @cached_property
     def data(self) -> str:
@@ -53,6 +56,8 @@ class Own:
         import recurrank as rr
 
         features, attraction = self.problem(seed)
+        order = stream(seed, "items").permutation(len(features))
+        features, attraction = features[order], attraction[order]
         return Setting(features, rr.clicks.make(self.clicks, attraction, positions))
 
     def problem(self, seed: np.random.SeedSequence) -> tuple[Features, Floats]:
@@ -63,7 +68,7 @@ class Own:
         if self.theta is not None:
             return features, Problem(features, _vector(self.theta, features.shape[1])).attraction
         moved = transform(features)
-        theta = transform(np.random.default_rng(seed).standard_normal(features.shape[1]))
+        theta = transform(stream(seed, "problem").standard_normal(features.shape[1]))
         return moved, Problem(moved, theta).attraction
 
     @property

@@ -13,14 +13,17 @@ from __future__ import annotations
 import json
 import re
 import threading
+import uuid
 import zlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from typing import Any, ClassVar, NamedTuple, Protocol
 
 import numpy as np
 
+from recurrank import plugins
 from recurrank._arrays import Features, Floats, Ints
+from recurrank._compiled import digest_behind
 from recurrank.clicks.model import ClickModel
 
 POWER = re.compile(r"T\^(-?[0-9.]+)")
@@ -41,6 +44,10 @@ class Source(Protocol):
     def data(self) -> str:
         """What the problems are made of, in a few words, with a fingerprint where it is a file."""
 
+    @property
+    def units(self) -> int | None:
+        """How many independent problems there are; None when each run has its own."""
+
     def setting(self, run: int, seed: np.random.SeedSequence, positions: int) -> Setting:
         """The problem of one run."""
 
@@ -52,6 +59,7 @@ class Synthetic:
     clicks: str
     items: int
     dim: int
+    units: ClassVar[None] = None
 
     @property
     def data(self) -> str:
@@ -85,6 +93,7 @@ class Experiment:
     ranker: str
     options: Mapping[str, Any]
     run: int
+    plugins: tuple[str, ...] = ()  # files of the user's that register its ranker or click model
 
     @property
     def id(self) -> str:
@@ -92,7 +101,7 @@ class Experiment:
 
 
 class Result(NamedTuple):
-    """What came of an experiment: a row of the results. All but the last four say what was run."""
+    """What came of an experiment: a row of the results. All but the last five say what was run."""
 
     id: str
     environment: str
@@ -103,32 +112,36 @@ class Result(NamedTuple):
     positions: int
     rounds: int
     data: str
+    code: str
     checkpoints: Ints
     regret: Floats
     clicks: int
     seconds: float
+    optimum: str
 
 
 def run_one(experiment: Experiment) -> Result:
     """Run one experiment, on one thread, so that its result does not depend on what runs beside it."""
+    for path in experiment.plugins:
+        plugins.load(path)
     from threadpoolctl import threadpool_limits
 
     import recurrank as rr
 
     environment = experiment.environment
-    streams = np.random.SeedSequence([zlib.crc32(environment.name.encode()), experiment.run]).spawn(3)
+    seed = np.random.SeedSequence([zlib.crc32(environment.name.encode()), experiment.run])
     # threads of one process would undo each other's limits; they could not run at once anyway
     with _ONE_AT_A_TIME, threadpool_limits(1):
-        setting = environment.source.setting(experiment.run, streams[0], environment.positions)
+        setting = environment.source.setting(experiment.run, seed, environment.positions)
         ranker = rr.rankers.make(
             experiment.ranker.partition(":")[0],
             features=setting.features,
             positions=environment.positions,
             rounds=environment.rounds,
-            seed=streams[1],
+            seed=seed,
             **_known(experiment, setting.model),
         )
-        played = rr.simulate(ranker, setting.model, environment.rounds, streams[2])
+        played = rr.simulate(ranker, setting.model, environment.rounds, seed)
     return Result(
         id=experiment.id,
         environment=environment.name,
@@ -139,11 +152,30 @@ def run_one(experiment: Experiment) -> Result:
         positions=environment.positions,
         rounds=environment.rounds,
         data=environment.source.data,
+        code=code_of(experiment),
         checkpoints=played.rounds,
         regret=played.regret,
         clicks=int(played.clicks[-1]),
         seconds=played.seconds,
+        optimum=played.optimum,
     )
+
+
+def kinds(ranker: str, source: Source) -> list[type[Any]]:
+    """The classes that an experiment runs, as far as they are known by name: ranker and click model."""
+    from recurrank.clicks.model import models
+    from recurrank.rankers.ranker import registered
+
+    found = (registered().get(ranker.partition(":")[0]), models().get(getattr(source, "clicks", "")))
+    return [kind for kind in found if kind is not None]
+
+
+def code_of(experiment: Experiment) -> str:
+    """A fingerprint of the sources that an experiment runs, the user's own included, 12 letters."""
+    try:
+        return digest_behind(*kinds(experiment.ranker, experiment.environment.source)).hex()[:12]
+    except ValueError:  # a class that was typed in: nothing tells whether it changes
+        return uuid.uuid4().hex[:12]
 
 
 def _known(experiment: Experiment, model: ClickModel) -> dict[str, Any]:
@@ -161,9 +193,21 @@ def _worked_out(options: Mapping[str, Any], rounds: int) -> dict[str, Any]:
 def cross(
     suite: str, environment: Environment, rankers: Mapping[str, Mapping[str, Any]], runs: int, first: int = 0
 ) -> list[Experiment]:
-    """Every ranker ``runs`` times in one environment."""
+    """Every ranker ``runs`` times in one environment; ValueError for more runs than there are independent problems.
+
+    Two runs on one split or query are not independent, and a standard error over them would be too small.
+    """
+    units = environment.source.units
+    if units is not None and first + runs > units:
+        raise ValueError(
+            f"runs: {first + runs} are more than the {units} independent problems of {environment.name} "
+            f"({environment.source.data}); give at most {units}"
+        )
     numbers = range(first, first + runs)
-    return [Experiment(suite, environment, label, options, run) for label, options in rankers.items() for run in numbers]
+    own = {label: plugins.files_of(kinds(label, environment.source)) for label in rankers}
+    return [
+        Experiment(suite, environment, label, options, run, own[label]) for label, options in rankers.items() for run in numbers
+    ]
 
 
 def try_options(rankers: Mapping[str, Mapping[str, Any]], environment: Environment) -> None:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from recurrank.experiments.summary import Curve
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 RED, INK, BLUE = "#c0392b", "#20262d", "#2471a3"
 AS_THE_PAPER = {"recurrank": RED, "cascade-linucb": INK, "toprank": BLUE}
@@ -16,7 +19,7 @@ BOUND = "Theorem 1"
 
 
 def colours(rankers: list[str]) -> dict[str, str]:
-    """A colour a ranker: the paper's for its three; one with other options has the colour of its name."""
+    """One colour per ranker: the paper's for its three; one with other options has the colour of its name."""
     chosen: dict[str, str] = {}
     free = iter(OTHERS * (1 + len(rankers) // len(OTHERS)))
     for ranker in rankers:
@@ -45,20 +48,31 @@ def pretty(ranker: str) -> str:
     return f"{title} ({options.replace(':', ', ')})" if options else title
 
 
+STYLE: Any = {"font.size": 8, "axes.linewidth": 0.6, "pdf.fonttype": 42, "svg.fonttype": "none"}
+
+
 def draw_curves(figures: dict[str, list[Curve]], *paths: Path, log: tuple[str, ...] = ()) -> None:
-    """One panel an environment, a curve a ranker, a logarithmic regret axis for those in ``log``; into every path."""
+    """:func:`regret_figure` into every path."""
+    from matplotlib import rc_context
+
+    with rc_context(STYLE):
+        figure = regret_figure(figures, log)
+        for path in paths:  # no time of writing in the file: the same results give the same bytes
+            figure.savefig(path, dpi=300, metadata={"CreationDate": None} if path.suffix == ".pdf" else None)
+
+
+def regret_figure(figures: dict[str, list[Curve]], log: tuple[str, ...] = ()) -> Figure:
+    """One panel per environment, one curve per ranker, a logarithmic regret axis for the environments in ``log``."""
     from matplotlib import rc_context
     from matplotlib.figure import Figure
 
-    style: Any = {"font.size": 8, "axes.linewidth": 0.6, "pdf.fonttype": 42, "svg.fonttype": "none"}
-    with rc_context(style):
+    with rc_context(STYLE):
         figure = Figure(figsize=(3.35 * len(figures), 2.5), layout="constrained")
         panels = figure.subplots(1, len(figures), squeeze=False)[0]
         for panel, (title, curves) in zip(panels, figures.items(), strict=True):
             _draw_panel(panel, title, curves, title in log)
         panels[0].set_ylabel("regret (lost clicks)")
-        for path in paths:  # no time of writing in the file: the same results give the same bytes
-            figure.savefig(path, dpi=300, metadata={"CreationDate": None} if path.suffix == ".pdf" else None)
+    return figure
 
 
 def _draw_panel(panel: Any, title: str, curves: list[Curve], log: bool) -> None:

@@ -83,8 +83,9 @@ class Prepared:
         return hashed.hexdigest()[:12]
 
     def problem(self, split: int) -> Problem:
-        """The problem of one split; ``split`` goes round when there are fewer."""
-        split %= len(self.features)
+        """The problem of one split, the movies in the order of ``movies``."""
+        if not 0 <= split < len(self.features):
+            raise ValueError(f"split: {split} is not one of the {len(self.features)} splits, 0 to {len(self.features) - 1}")
         return Problem(self.features[split].astype(np.float64), self.theta[split].astype(np.float64))
 
     def save(self, path: Path) -> None:
@@ -269,7 +270,7 @@ def _most_frequent(ids: Ints, count: int, what: str, options: str, name: str) ->
 
 
 def _rated(ratings: Ratings, users: Ints, movies: Ints) -> np.ndarray[Any, np.dtype[np.bool_]]:
-    """The 0/1 matrix: a row a user, a column a movie."""
+    """The 0/1 matrix: one row per user, one column per movie."""
     row, column = np.full(ratings.users.max() + 1, -1, np.int32), np.full(ratings.movies.max() + 1, -1, np.int32)
     row[users], column[movies] = np.arange(len(users)), np.arange(len(movies))
     u, m = row[ratings.users], column[ratings.movies]

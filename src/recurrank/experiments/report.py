@@ -22,6 +22,7 @@ from typing import Any
 
 import numpy as np
 
+from recurrank.clicks.optimum import EXACT, WARNING
 from recurrank.experiments.experiment import Result
 from recurrank.experiments.figures import BOUND, INK, colours, dashes, draw_curves, pretty
 from recurrank.experiments.summary import Curve, Published, Row, curves, grouped, growth, summary
@@ -130,7 +131,8 @@ def tex_table(rows: list[Row]) -> str:
             cells += [number(row.paper_regret), number(row.paper_seconds)]
         lines.append(" & ".join(cell.replace(",", "{,}") for cell in cells) + r" \\")
         last = row.environment
-    return "\n".join([*lines, r"\bottomrule", r"\end{tabular}", ""])
+    said = [rf"\\ \footnotesize {_tex(line)}" for line in warnings(rows)]
+    return "\n".join([*lines, r"\bottomrule", r"\end{tabular}", *said, ""])
 
 
 def _tex(text: str) -> str:
@@ -224,10 +226,17 @@ def _section(name: str, group: list[Result], drawn: list[Curve], report: Report)
         f'<p class="buttons"><button data-axis="{title}" aria-pressed="{pressed}">logarithmic regret</button></p>'
         f'<div class="scroll"><table><thead><tr>{"".join(f"<th scope=col>{h}</th>" for h in heads)}</tr></thead>'
         f"<tbody>{body}</tbody></table></div>"
+        + "".join(f'<p class="warning">{html.escape(line)}</p>' for line in warnings(rows))
         + (f'<p class="order">{html.escape(order_remark(rows))}</p>' if theirs else "")
         + "".join(f"<p>{html.escape(line)}</p>" for line in remark.split("\n") if line)
         + "</section>"
     )
+
+
+def warnings(rows: list[Row]) -> list[str]:
+    """What must be said beside the regret of these environments."""
+    named = dict.fromkeys(row.environment for row in rows if row.optimum != EXACT)
+    return [f"{name}: {WARNING}" for name in named]
 
 
 def order_remark(rows: list[Row]) -> str:
@@ -242,7 +251,7 @@ def order_remark(rows: list[Row]) -> str:
 
 
 def _chart(name: str, drawn: list[Curve], report: Report) -> dict[str, Any]:
-    """Traces for plotly: a line a ranker and a band of one standard error."""
+    """Traces for plotly: one line per ranker and a band of one standard error."""
     rankers = [curve.ranker for curve in drawn]
     colour, dash = colours(rankers), dashes(rankers)
     traces: list[dict[str, Any]] = []

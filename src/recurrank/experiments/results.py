@@ -16,7 +16,7 @@ from typing import Any, Self
 import numpy as np
 
 from recurrank._compiled import sources_digest
-from recurrank.experiments.experiment import Experiment, Result
+from recurrank.experiments.experiment import Experiment, Result, code_of
 
 NAME = "results.parquet"
 PATIENCE = 20
@@ -79,10 +79,11 @@ class ResultsFile:
             folder.rmdir()
 
     def finished(self, experiment: Experiment) -> Result | None:
-        """The row of an experiment, when it has been run: same id, same horizon, same data, same code."""
+        """The row of an experiment, when it has been run: same id, horizon, data and code (also of the user's own files)."""
         row = self.rows.get(experiment.id)
-        wanted = (experiment.environment.rounds, experiment.environment.source.data)
-        return row if row is not None and (row.rounds, row.data) == wanted else None
+        if row is None or (row.rounds, row.data) != (experiment.environment.rounds, experiment.environment.source.data):
+            return None
+        return row if row.code == code_of(experiment) else None
 
     def add(self, result: Result) -> None:
         """Take a row in, and write when the last write is long enough ago."""
@@ -141,7 +142,7 @@ def read_results(path: Path) -> tuple[list[Result], dict[str, str]]:
 
 
 def _schema(pa: Any) -> Any:
-    kinds = dict.fromkeys(("id", "environment", "ranker", "data"), pa.string())
+    kinds = dict.fromkeys(("id", "environment", "ranker", "data", "code", "optimum"), pa.string())
     kinds |= {"checkpoints": pa.list_(pa.int64()), "regret": pa.list_(pa.float64()), "seconds": pa.float64()}
     return pa.schema([(field, kinds.get(field, pa.int64())) for field in Result._fields])
 

@@ -8,16 +8,18 @@ is seen depends on what stands above it, and not by the cascade model; at *low* 
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 
 from recurrank._arrays import Features, Floats, Ints, as_count
+from recurrank.clicks.factored import Factored
 from recurrank.clicks.model import ClickModel
+from recurrank.clicks.optimum import Optimum
 from recurrank.experiments.experiment import Environment, Experiment, Setting, cross, parse_rankers, split_names, try_options
+from recurrank.seeds import stream
 
 RANKERS = "balanced,recurrank,toprank"
 LOGARITHMIC = ("dense-cascade", "chain-cascade", "set-dense")
@@ -43,6 +45,7 @@ class Case:
     dim: int
     decay: float = 0.3
     scale: float = 1.0
+    units: ClassVar[None] = None
 
     @property
     def data(self) -> str:
@@ -58,7 +61,7 @@ class Case:
         if self.attractions == "dense":
             problem = rr.synthetic(items=self.items, dim=self.dim, seed=seed)
             return problem.features, problem.attraction
-        rng, count = np.random.default_rng(seed), self.items
+        rng, count = stream(seed, "problem"), self.items
         match self.attractions:
             case "uniform":
                 attraction = rng.uniform(0.05, 0.9, count)
@@ -68,7 +71,7 @@ class Case:
                 attraction = np.concatenate([[0.8, 0.8], np.linspace(0.5, 0.05, count - 2)])
             case _:
                 attraction = np.linspace(0.9, 0.0, count)
-        return np.eye(count), attraction
+        return np.eye(count), stream(seed, "items").permutation(attraction)  # so that no ranker gains from a number
 
     def _model(self, attraction: Floats, positions: int) -> ClickModel:
         import recurrank as rr
@@ -86,20 +89,27 @@ class Case:
             case "dependent":
                 return rr.clicks.DependentClick(attraction, np.full(positions, 0.6))
             case "set":
-                return rr.clicks.Factored(attraction, half_hidden(attraction))
+                return HalfHidden(attraction)
 
 
-def half_hidden(attraction: Floats) -> Callable[[Ints, int], float]:
+class HalfHidden(Factored):
     """Examination prod (1 - alpha / 2) over the items above."""
-    alpha = np.ascontiguousarray(attraction)
 
-    def chi(items: Ints, k: int) -> float:
-        seen = 1.0
-        for j in range(k):
-            seen *= 1 - 0.5 * alpha[items[j]]
-        return seen
+    def __init__(self, attraction: Floats) -> None:
+        alpha = np.ascontiguousarray(attraction)
 
-    return chi
+        def chi(items: Ints, k: int) -> float:
+            seen = 1.0
+            for j in range(k):
+                seen *= 1 - 0.5 * alpha[items[j]]
+            return seen
+
+        super().__init__(alpha, chi)
+
+    def optimum(self, positions: int) -> Optimum:
+        """By attraction: the expected clicks are those of dependent clicks with continuation 1/2 (``clicks/optimum.py``)."""
+        items = self.best(positions)
+        return Optimum(items, self.expected(items), exact=True)
 
 
 ENVIRONMENTS = {

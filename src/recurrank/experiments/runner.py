@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from recurrank._dask import address_of, completed, connected
 from recurrank.experiments.experiment import Experiment, Result, run_one
 from recurrank.experiments.results import ResultsFile
+from recurrank.plugins import refuse_while_loading
 
 Progress = Callable[[int, int], None]
 
@@ -37,6 +38,7 @@ def run(
         progress: called with the rounds done, of ``sum(e.environment.rounds for e in experiments)``, and the runs done.
 
     """
+    refuse_while_loading()
     carry = _engine(engine, jobs)
     rows: dict[str, Result] = {}
     if file is not None:

@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from recurrank._arrays import Floats, Ints
+from recurrank.clicks.optimum import EXACT, FOUND
 from recurrank.experiments.experiment import Result
 
 Published = dict[tuple[str, str, int], tuple[float, float]]
@@ -35,6 +36,7 @@ class Row(NamedTuple):
     seconds_mean: float
     paper_regret: float | None
     paper_seconds: float | None
+    optimum: str
 
 
 def summary(results: Iterable[Result], published: Published | None = None) -> list[Row]:
@@ -55,6 +57,7 @@ def summary(results: Iterable[Result], published: Published | None = None) -> li
                 seconds_mean=float(np.mean([result.seconds for result in group])),
                 paper_regret=paper[0] if paper else None,
                 paper_seconds=paper[1] if paper else None,
+                optimum=EXACT if all(result.optimum == EXACT for result in group) else FOUND,
             )
         )
     return rows

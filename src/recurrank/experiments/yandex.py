@@ -35,6 +35,7 @@ from recurrank.clicks import (
     UserBrowsing,
 )
 from recurrank.experiments.experiment import Environment, Experiment, Setting, cross, parse_rankers, split_names, try_options
+from recurrank.seeds import stream
 
 MODELS = ("PBM", "CM", "DCM", "DBN", "CCM", "UBM")
 POSITIONS = 5
@@ -54,10 +55,14 @@ class Yandex:
     def data(self) -> str:
         return f"{len(self.arguments)} queries, {self.digest}"
 
+    @property
+    def units(self) -> int:
+        return len(self.arguments)
+
     def setting(self, run: int, seed: np.random.SeedSequence, positions: int) -> Setting:
         """The items in random order, so that no ranker gains from a number."""
-        arguments = self.arguments[run % len(self.arguments)]
-        order = np.random.default_rng(seed).permutation(len(arguments[0]))
+        arguments = self.arguments[run]
+        order = stream(seed, "items").permutation(len(arguments[0]))
         return Setting(np.eye(len(order)), _click_model(self.model, arguments, order, positions))
 
 
@@ -103,7 +108,7 @@ def read_queries(path: Path) -> dict[str, Yandex]:
 def plan(
     path: Path, models: str = ",".join(MODELS), rankers: str = RANKERS, runs: int = 30, rounds: int = 200_000
 ) -> list[Experiment]:
-    """Every ranker under every click model, a query a run (round again when there are more runs than queries)."""
+    """Every ranker under every click model, one query per run."""
     runs, rounds = as_count("runs", runs), as_count("rounds", rounds)
     sources = read_queries(path)
     chosen = split_names(models)

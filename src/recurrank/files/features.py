@@ -19,7 +19,7 @@ def read_features(path: Path) -> Features:
     feature, nor is a column ``id``.
     """
     if not path.is_file():
-        raise ValueError(f"{path}: no such file; give a .npy or .parquet file with a row an item")
+        raise ValueError(f"{path}: no such file; give a .npy or .parquet file with one row per item")
     if path.suffix == ".npy":
         return as_features(map_npy(path))
     if path.suffix == ".parquet":

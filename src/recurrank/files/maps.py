@@ -2,7 +2,7 @@
 
 A map is a folder beside the dataset (``items.parquet.map``) with
 
-    features.npy   float32, a row an item, to be mapped into memory
+    features.npy   float32, one row per item, to be mapped into memory
     ids, ids.npy   the ids' text end to end, and where each begins
     about.json     what it was made of, column scales, sizes; written last
 
@@ -46,7 +46,7 @@ class Map(NamedTuple):
 
 
 def open_map(folder: Path) -> Map:
-    """The catalogue in a map; ValueError, in one line, for a folder that is none or is damaged."""
+    """The catalogue in a map; ValueError, in one line, for a folder that is not a map, or is damaged."""
     about = _about(folder)
     if about is None:
         raise ValueError(f"{folder}: not a map, or a damaged one; give the Parquet file that it should be made of")
@@ -330,7 +330,7 @@ def _only_ours(folder: Path) -> None:
         if other is not None:
             raise ValueError(f"{folder}: holds other things than a map ({other}); give another folder for the map")
     elif folder.exists() or folder.is_symlink():
-        raise ValueError(f"{folder}: is no folder; give another place for the map")
+        raise ValueError(f"{folder}: is not a folder; give another folder for the map")
 
 
 def _forget(part: Path, made: list[Path]) -> None:

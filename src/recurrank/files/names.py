@@ -19,7 +19,7 @@ AT_ONCE = 1 << 16
 
 
 class Names(Sequence[str]):
-    """Strings that lie end to end in a file, with the places where each begins in another."""
+    """Strings that lie end to end in a file, with the offset where each begins in another."""
 
     def __init__(self, text: NDArray[np.uint8], ends: Ints) -> None:
         self._text, self._ends = text, ends  # name i is text[ends[i] : ends[i + 1]]
@@ -76,7 +76,7 @@ class Names(Sequence[str]):
         return digest.digest()
 
     def repeated(self) -> tuple[int, int] | None:
-        """Two places with the same name, the later one as early as can be; None if all names differ."""
+        """The indices of two equal names, the later one as early as possible; None if all names differ."""
         ends, hashes = np.asarray(self._ends), np.empty(len(self), np.uint64)
         edges = np.linspace(0, len(self), 17).astype(np.int64)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import fnmatch
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,7 +21,7 @@ from recurrank._compiled import apart
 from recurrank.design.kernels import enlarge
 
 BATCH_NUMBERS = 1 << 21
-"""Features that are decoded at once: 8 MB of float32. Each batch costs pyarrow some time a column, whatever its size."""
+"""Features that are decoded at once: 8 MB of float32. Each batch costs pyarrow some time per column, whatever its size."""
 BESIDE = 1 << 17
 """Features that are put from columns into rows at once, so that they are in the processor's cache meanwhile."""
 
@@ -47,7 +48,7 @@ class Group(NamedTuple):
 
     file: str
     number: int
-    start: int  # the place of its first row in the dataset
+    start: int  # the index of its first row in the dataset
     rows: int
 
 
@@ -68,7 +69,7 @@ class Dataset:
         features: the column of lists, or the columns of numbers; by default the only one of lists, or all of numbers.
         ids: the column that names the items, by default ``id`` if there is one.
 
-    Raises ValueError, in one line, for what is no such dataset.
+    Raises ValueError, in one line, for what is not such a dataset.
 
     """
 
@@ -167,10 +168,10 @@ class _Batch:
 
     def length(self) -> int:
         """Of the first list."""
-        first = _stored(self.batch.column(0))[0].as_py()
-        if not first:
+        length = _stored(self.batch.column(0)).value_lengths()[0].as_py()
+        if not length:
             raise self._error(0, self.dataset.layout.features[0], "no features; every item needs its own")
-        return len(first)
+        return int(length)
 
     def columns(self) -> Features:
         """Columns of numbers, as rows."""
@@ -221,7 +222,7 @@ class _Batch:
             names = column.cast(pa.string())
             names.validate(full=True)
         except pa.ArrowInvalid as error:
-            raise self._error(0, name, f"from there on, an id is no text in UTF-8 ({_line(error)})") from error
+            raise self._error(0, name, f"from there on, an id is not text in UTF-8 ({_line(error)})") from error
         return names
 
     def complain(self, rows: Features) -> None:
@@ -255,6 +256,8 @@ def _readable(name: str) -> Iterator[None]:
 
     try:
         yield
+    except MemoryError:  # one of pyarrow's errors too
+        raise
     except (pa.ArrowException, OSError) as error:
         if isinstance(error, ValueError) and str(error).startswith(name):
             raise  # our own line: pyarrow's errors are ValueErrors too
@@ -282,7 +285,7 @@ def _layout(name: str, schema: Any, features: str | Sequence[str] | None, ids: s
             raise ValueError(f"{name}: no column {column!r}; it has {', '.join(map(repr, kinds)) or 'none'}")
     for several in (asked, schema.names):
         if len(set(several)) < len(several):
-            twice = next(column for column in several if several.count(column) > 1)
+            twice = Counter(several).most_common(1)[0][0]
             raise ValueError(f"{name}: column {twice!r} is there, or asked for, twice; each can be used once")
     if wanted is None:
         wanted = _guess(name, {column: kind for column, kind in kinds.items() if column != named})
@@ -351,7 +354,7 @@ def _files(where: Where) -> tuple[Any, list[str]]:
             raise ValueError(f"{one}: not an address that can be read ({_line(error)})") from error
         system = system or here
         if system.type_name != here.type_name:
-            raise ValueError(f"{one}: elsewhere than {given[0]}; give files of one place")
+            raise ValueError(f"{one}: not in the same file system as {given[0]}; give files of one")
         names += _listed(system, one, path)
     return system, names
 

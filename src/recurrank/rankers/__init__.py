@@ -1,4 +1,4 @@
-"""How to rank: one algorithm a file, all behind the same few methods."""
+"""How to rank: one algorithm per file, all behind the same few methods."""
 
 from __future__ import annotations
 
@@ -29,7 +29,11 @@ from recurrank.rankers.ranker import Ranker, Seed, registered
 from recurrank.rankers.recurrank import RecurRank
 from recurrank.rankers.saving import load
 
-__all__ = ["Ranker", "RecurRank", "load", "make", "names"]
+__all__ = ["DEFAULT", "Ranker", "RecurRank", "load", "make", "names"]
+
+
+DEFAULT = "balanced"
+"""The algorithm wherever none is named."""
 
 
 def names() -> list[str]:

@@ -11,10 +11,10 @@ A round, for each block, of m positions from k on:
     in a share f     *balance*: draw a wider sample. What the present order would lose if it were the truth is paid into an
                      account. The item that the two orders disagree about most is shown at k if the account covers its cost.
 
-When the answers have grown by 1 %, everything is estimated anew, and the samples of the coming rounds are drawn: so a round is
-a choice from tables. When they have grown by 10 %, blocks are certified: x is better than y if one data set alone says so by
-beta widths of x - y, which no unknown chi can spoil. An item with m better ones is dropped, and a block is cut where every
-item above the cut is better than every item below.
+When the answers have grown by 1 % (by a quarter while a block has thousands of items), everything is estimated anew, and the
+samples of the coming rounds are drawn: so a round is a choice from tables. When they have grown by 10 %, blocks are certified:
+x is better than y if one data set alone says so by beta widths of x - y, which no unknown chi can spoil. An item with m better
+ones is dropped, and a block is cut where every item above the cut is better than every item below.
 
 | here                           | code                                                                   |
 |--------------------------------|------------------------------------------------------------------------|
@@ -22,7 +22,7 @@ item above the cut is better than every item below.
 | V_i, b_i of a block            | ``State.moments``, ``State.sums``, weighted by 1 / variance of a click |
 | theta, scales s_i, information | ``_estimate``                                                          |
 | W_k, what a position is worth  | ``_weights``                                                           |
-| samples, gains and costs       | ``State.first``; ``State.asked``, ``gain``, ``cost``; filled by _look  |
+| samples, gains and costs       | ``State.first``; ``State.asked``, ``gain``, ``cost``; filled by look   |
 | account                        | ``State.account``                                                      |
 | certificates                   | ``_certify``                                                           |
 
@@ -40,17 +40,23 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from recurrank._arrays import Bools, Floats, Ints, as_number
-from recurrank._compiled import compiled, hot
+from recurrank._compiled import hot
 from recurrank.catalogue import Catalogue
 from recurrank.design.basis import basis_of, rebase
 from recurrank.design.optimal import optimal_design
 from recurrank.design.scan import Rows, one_thread
+from recurrank.rankers.engines.posterior import beaten, candidates, farthest, leaders_first, look
+from recurrank.rankers.knowledge import Knowledge, KnownBlock
 from recurrank.rankers.ranker import Buffer, Ranker, Seed, flatten, register
 
 SAMPLES = 64
 """Drawn at a time, for all rounds until the next estimate."""
 GROW, LEAST = 0.01, 32
 """Answers until the next estimate: this share more, and at least so many."""
+LARGE, LARGE_SAMPLES, LARGE_GROW = 1024, 32, 0.25
+"""While a block has more items than this, an estimate reads all of them: it draws fewer samples, and waits for more answers."""
+ANY_SIZE = 1 << 62
+"""No block is large: as it was in version 0.1.0."""
 CERTIFY = 1.1
 """Blocks are certified when the answers have grown by this factor."""
 NARROW, WIDE = 1.0, (1.0, 2.0)
@@ -64,6 +70,8 @@ INSURANCE = 2e-4
 LEAST_VARIANCE = 0.02
 KEY, FIRST, WIDTH, ROW = 0, 1, 2, 3
 ANSWERS, NEXT, CERTIFIED = 0, 1, 2
+ACCOUNT_BITS, COST_BITS, POSITION = 20, 32, (1 << 20) - 1
+"""A slate's second mark: its block's first position, the account that paid for the tried item, and how much, as a float32."""
 
 
 class State(NamedTuple):
@@ -93,9 +101,10 @@ def rank(state: State, rng: np.random.Generator, slate: Buffer) -> None:
     for b in range(state.block.shape[0]):
         k, stop = state.block[b, FIRST], state.block[b, FIRST] + state.block[b, WIDTH]
         if state.block[b, ROW] >= 0:
-            marks[marked, 0], marks[marked, 1] = state.block[b, KEY], k
+            marks[marked, 0] = state.block[b, KEY]
+            tried, account, cost = _choose(state, rng, b)
+            marks[marked, 1] = k | account << ACCOUNT_BITS | np.int64(np.float32(cost).view(np.int32)) << COST_BITS
             marked += 1
-            tried = _choose(state, rng, b)
             items[k] = tried
             while k < stop - 1 and leaders[k] != tried:
                 items[k + 1] = leaders[k]
@@ -108,8 +117,8 @@ def rank(state: State, rng: np.random.Generator, slate: Buffer) -> None:
 
 
 @hot
-def _choose(state: State, rng: np.random.Generator, b: int) -> int:
-    """What block b shows first."""
+def _choose(state: State, rng: np.random.Generator, b: int) -> tuple[int, int, float]:
+    """What block b shows first; which of its accounts pays for it, counted from 1 (0: none), and how much."""
     balance, samples = rng.random() < BALANCE, state.first.shape[1]
     s = int(rng.random() * samples)
     if balance:
@@ -118,11 +127,30 @@ def _choose(state: State, rng: np.random.Generator, b: int) -> int:
         account[b, 1] += INSURANCE / BALANCE * state.gain[b, samples]
         if state.asked[b, samples] >= 0 and account[b, 1] >= state.cost[b, samples]:
             account[b, 1] -= state.cost[b, samples]
-            return int(state.asked[b, samples])
+            return int(state.asked[b, samples]), 2, float(state.cost[b, samples])
         if state.asked[b, s] >= 0 and account[b, 0] >= state.cost[b, s]:
             account[b, 0] -= state.cost[b, s]
-            return int(state.asked[b, s])
-    return int(state.first[b, s])
+            return int(state.asked[b, s]), 1, float(state.cost[b, s])
+    return int(state.first[b, s]), 0, 0.0
+
+
+@hot
+def served(state: State, slate: Buffer) -> None:
+    """A copy has served this slate: accounts get what a round pays in on average, and pay what the slate has cost."""
+    samples = state.first.shape[1]
+    for i in range(len(slate.marks)):
+        if slate.marks[i, 0] < 0:
+            break
+        account, cost = slate.marks[i, 1] >> ACCOUNT_BITS & 3, np.int32(slate.marks[i, 1] >> COST_BITS).view(np.float32)
+        for b in range(state.block.shape[0]):
+            if state.block[b, KEY] == slate.marks[i, 0] and state.block[b, ROW] >= 0:
+                paid = 0.0
+                for s in range(samples):
+                    paid += state.gain[b, s]
+                state.account[b, 0] += BALANCE * SHARE * paid / samples
+                state.account[b, 1] += INSURANCE * state.gain[b, samples]
+                if account > 0:
+                    state.account[b, account - 1] -= cost
 
 
 @hot
@@ -136,7 +164,7 @@ def learn(state: State, slate: Buffer, clicks: Bools) -> bool:
         for r in range(len(state.key)):
             if state.key[r] == slate.marks[i, 0]:
                 row = r
-        k = slate.marks[i, 1]
+        k = slate.marks[i, 1] & POSITION
         if row < 0 or not 0 <= k < len(slate.items):
             continue
         x = slate.items[k]
@@ -152,93 +180,6 @@ def learn(state: State, slate: Buffer, clicks: Bools) -> bool:
             state.shown[k, p] += features[slate.items[k], p]
     state.clock[ANSWERS] += 1
     return bool(state.clock[ANSWERS] >= state.clock[NEXT])
-
-
-@compiled
-def candidates(features: Floats, items: Any, theta: Floats, spread: Floats, radius: float, width: int) -> Ints:
-    """The items of a block that can be among its best ``width`` for any theta + spread z with |z| <= radius; best first.
-
-    First by the bounds <x, theta> +- radius |x' spread|, then by differences to each of the leaders.
-    """
-    count, dim = len(items), features.shape[1]
-    score, high, low = np.empty(count), np.empty(count), np.empty(count)
-    image = np.empty((count, dim))
-    for i in range(count):
-        x = features[items[i]]
-        total, norm = 0.0, 0.0
-        for q in range(dim):
-            total += x[q] * theta[q]
-            image[i, q] = 0.0
-            for p in range(dim):
-                image[i, q] += x[p] * spread[p, q]
-            norm += image[i, q] ** 2
-        score[i], high[i], low[i] = total, total + radius * math.sqrt(norm), total - radius * math.sqrt(norm)
-    if count <= width:
-        return np.argsort(-score, kind="mergesort")
-    bar = np.partition(low, count - width)[count - width]
-    near = np.flatnonzero(high >= bar)
-    near = near[np.argsort(-score[near], kind="mergesort")]
-    kept, size = np.empty(len(near), np.int64), 0
-    for place in range(len(near)):
-        i, inside = near[place], place < width
-        for j in range(width - 1, -1, -1):
-            if inside:
-                break
-            leader, norm = near[j], 0.0
-            for q in range(dim):
-                norm += (image[i, q] - image[leader, q]) ** 2
-            inside = score[leader] - score[i] <= radius * math.sqrt(norm)
-        if inside:
-            kept[size] = i
-            size += 1
-    return kept[:size]
-
-
-@compiled
-def look(
-    points: Floats, items: Any, worth: Floats, theta: Floats, narrow: Floats, wide: Floats, first: Ints, asked: Ints,
-    gain: Floats, cost: Floats,
-) -> None:  # fmt: skip
-    """Fill a block's tables from samples of theta (their columns); ``points`` are its candidates, best first."""
-    count, width, samples = len(items), len(worth), narrow.shape[1]
-    score = points @ theta
-    # Showing x first moves the leaders above its place down by one: what is lost, by theta and W.
-    price = np.empty(count)
-    for i in range(count):
-        place = min(i, width - 1)
-        price[i] = -worth[0] * score[i]
-        for j in range(place + 1):
-            price[i] += worth[j] * score[j] - (worth[j + 1] * score[j] if j < place else 0.0)
-        price[i] = max(price[i], 0.0)
-    usual, sampled = points @ narrow, points @ wide
-    best = np.empty(width, np.int64)
-    for s in range(samples):
-        first[s] = items[np.argmax(usual[:, s])]
-        size = 0
-        for i in range(count):  # the best ``width`` in order, by insertion: most items fail the first comparison
-            if size == width and sampled[i, s] <= sampled[best[width - 1], s]:
-                continue
-            j = size if size < width else width - 1
-            while j > 0 and sampled[best[j - 1], s] < sampled[i, s]:
-                best[j] = best[j - 1]
-                j -= 1
-            best[j] = i
-            size = min(size + 1, width)
-        total, most, which = 0.0, 0.0, -1
-        for j in range(width):
-            total += worth[j] * (sampled[best[j], s] - sampled[j, s])
-        for i in range(count):
-            now = worth[i] if i < width else 0.0
-            then = 0.0
-            for j in range(width):
-                if best[j] == i:
-                    then = worth[j]
-            apart = abs(then - now) * abs(sampled[i, s] - score[i])
-            if apart > most:
-                most, which = apart, i
-        gain[s] = max(total, 0.0)
-        asked[s] = items[which] if which >= 0 else -1
-        cost[s] = price[which] if which >= 0 else 0.0
 
 
 @dataclass
@@ -265,7 +206,7 @@ class Balanced(Ranker):
     """Rank a catalogue with features under an unknown click model, exploring only as far as it pays.
 
     Args:
-        features: a matrix with a row an item, or a :class:`~recurrank.Catalogue`.
+        features: a matrix with one row per item, or a :class:`~recurrank.Catalogue`.
         positions: K, how many items to show.
         rounds: T, how many rounds are planned; it only enters the confidence of the proved setting.
         seed: of all its random choices.
@@ -290,8 +231,11 @@ class Balanced(Ranker):
     regret_bound = "O(K sqrt(d T log(L T))) if proved, see docs/balanced.md"
     compiled_rank = rank
     compiled_learn = learn
+    compiled_served = served
+    from_catalogue = ("features",)
 
     state: State
+    large: int = LARGE
 
     def __init__(
         self,
@@ -314,7 +258,10 @@ class Balanced(Ranker):
         points, different = _coordinates(self.catalogue)
         order = self.rng.permutation(len(self.catalogue)).astype(np.int32)
         known = np.isin(order, different)  # a first slate of items that differ as much as items can is no bad luck
-        order = np.concatenate([order[known], order[~known]])
+        others = order[~known]
+        if len(order) > self.large:
+            others.sort()  # read in the order of memory
+        order = np.concatenate([order[known], others])
         self.blocks = [Block(_key(0, order[:0]), 0, self.positions, order)]
         self.state = self._empty(points)
         self._tables(np.zeros(points.shape[1]), np.eye(points.shape[1]), 1 / np.arange(1.0, self.positions + 1))
@@ -325,10 +272,10 @@ class Balanced(Ranker):
             features=points,
             leaders=np.zeros(k, np.int64),
             block=np.zeros((1, 4), np.int64),
-            first=np.zeros((1, SAMPLES), np.int64),
-            asked=np.zeros((1, SAMPLES + 1), np.int64),
-            gain=np.zeros((1, SAMPLES + 1)),
-            cost=np.zeros((1, SAMPLES + 1)),
+            first=np.zeros((1, 1), np.int64),  # these four are filled by _tables
+            asked=np.zeros((1, 1), np.int64),
+            gain=np.zeros((1, 1)),
+            cost=np.zeros((1, 1)),
             account=np.zeros((1, 2)),
             moments=np.zeros((1, dim, dim)),
             sums=np.zeros((1, dim)),
@@ -349,8 +296,20 @@ class Balanced(Ranker):
             self.state.clock[CERTIFIED] = answers
             theta, information = self._estimate()
         self._tables(theta, information, self._weights(theta))
-        self.state.clock[NEXT] = answers + max(LEAST, int(GROW * answers))
+        self.state.clock[NEXT] = answers + max(LEAST, int((LARGE_GROW if self._large() else GROW) * answers))
         self.due = False
+
+    def follow(self, rules: int) -> None:
+        super().follow(rules)
+        self.large = ANY_SIZE if rules == 1 else LARGE
+
+    def knowledge(self) -> Knowledge:
+        blocks = [KnownBlock(number, block.first, block.width, block.size) for number, block in enumerate(self.blocks)]
+        return Knowledge(blocks, self.state.leaders.tolist())
+
+    def _large(self) -> bool:
+        """Whether a block has so many items that reading them is what an estimate costs."""
+        return any(block.size > self.large for block in self.blocks)
 
     def _estimate(self) -> tuple[Floats, Floats]:
         """Theta from all data sets together, and the information left when the scales s_i are profiled out.
@@ -388,52 +347,62 @@ class Balanced(Ranker):
     def _tables(self, theta: Floats, information: Floats, worth: Floats) -> None:
         """Samples for the coming rounds, and what they say about each block; the variance of clicks, item by item."""
         dim, count = len(theta), len(self.blocks)
+        samples = LARGE_SAMPLES if self._large() else SAMPLES
         spread = np.linalg.cholesky(np.linalg.inv(information))
         radius = math.sqrt(dim) + 2.5
-        narrow, wide = (self._sample(dim, radius) for _ in range(2))
+        narrow, wide = (self._sample(dim, samples, radius) for _ in range(2))
         narrow = theta[:, None] + NARROW * (spread @ narrow)
-        wide = theta[:, None] + np.resize(WIDE, SAMPLES) * (spread @ wide)
+        wide = theta[:, None] + np.resize(WIDE, samples) * (spread @ wide)
         state = self.state
         block, leaders = np.zeros((count, 4), np.int64), np.zeros(self.positions, np.int64)
-        first, asked = np.zeros((count, SAMPLES), np.int64), np.full((count, SAMPLES + 1), -1)
-        gain, cost = np.zeros((count, SAMPLES + 1)), np.zeros((count, SAMPLES + 1))
+        first, asked = np.zeros((count, samples), np.int64), np.full((count, samples + 1), -1)
+        gain, cost = np.zeros((count, samples + 1)), np.zeros((count, samples + 1))
         rows = {int(key): row for row, key in enumerate(state.key)}
         for b, one in enumerate(self.blocks):
-            near = candidates(state.features, one.items, theta, spread, max(WIDE) * radius, one.width)
+            large = one.size > self.large
+            if large:
+                near = leaders_first(state.features, one.items, theta, one.width)
+            else:
+                near = candidates(state.features, one.items, theta, spread, max(WIDE) * radius, one.width)
             items = one.items[near].astype(np.int64)
             leaders[one.first : one.first + one.width] = items[: one.width]
             row = rows.get(one.key, -1) if len(one.items) > 1 else -1
             block[b] = (one.key, one.first, one.width, row)
             if row < 0:
                 continue
-            points, own = state.features[items], worth[one.first : one.first + one.width]
-            look(points, items, own, theta, narrow, wide, first[b], asked[b], gain[b], cost[b])
-            self._insure(b, one, row, own, theta, asked[b], gain[b], cost[b])
+            own = worth[one.first : one.first + one.width]
+            look(state.features, items, not large, own, theta, narrow, wide, first[b], asked[b], gain[b], cost[b])
+            self._insure(one, row, own, theta, asked[b], gain[b], cost[b])
             if self.confidence == "tuned" and state.clock[ANSWERS] > 100:
-                self._vary(items, points, theta, spread, self._scales[row] or 1.0)
+                # of a large block, those that may be shown first before the next estimate
+                varied = np.unique(np.append(first[b], asked[b][asked[b] >= 0])) if large else items
+                self._vary(varied, theta, spread, self._scales[row] or 1.0)
         self.state = state._replace(block=block, leaders=leaders, first=first, asked=asked, gain=gain, cost=cost)
 
-    def _sample(self, dim: int, radius: float) -> Floats:
+    def _sample(self, dim: int, samples: int, radius: float) -> Floats:
         """Standard normal columns, cut off at the radius."""
-        drawn = self.rng.standard_normal((dim, SAMPLES))
+        drawn = self.rng.standard_normal((dim, samples))
         cut: Floats = drawn * np.minimum(1.0, radius / np.linalg.norm(drawn, axis=0))
         return cut
 
-    def _insure(
-        self, b: int, block: Block, row: int, worth: Floats, theta: Floats, asked: Ints, gain: Floats, cost: Floats
-    ) -> None:
+    def _insure(self, block: Block, row: int, worth: Floats, theta: Floats, asked: Ints, gain: Floats, cost: Floats) -> None:
         """The item that is least known against the leader, and the worst that not knowing it may cost a round."""
         inverse, _, beta = self._single(row)
-        apart = self.state.features[block.items] - self.state.features[block.items[0]]
-        widths = np.sqrt(np.maximum(np.einsum("ij,jk,ik->i", apart, inverse, apart), 0.0))
-        least = int(np.argmax(widths))
-        asked[-1] = int(block.items[least]) if widths[least] > 0 else -1
-        gain[-1] = worth.sum() * min(1.0, 2 * beta * float(widths[least]))
+        if block.size > self.large:
+            least, width = farthest(self.state.features, block.items, inverse)
+        else:
+            apart = self.state.features[block.items] - self.state.features[block.items[0]]
+            widths = np.sqrt(np.maximum(np.einsum("ij,jk,ik->i", apart, inverse, apart), 0.0))
+            least = int(np.argmax(widths))
+            width = float(widths[least])
+        asked[-1] = int(block.items[least]) if width > 0 else -1
+        gain[-1] = worth.sum() * min(1.0, 2 * beta * width)
         scores = self.state.features[block.items[[0, least]]] @ theta
         cost[-1] = worth[0] * max(float(scores[0] - scores[1]), 0.0)
 
-    def _vary(self, items: Ints, points: Floats, theta: Floats, spread: Floats, scale: float) -> None:
-        """The variance p (1 - p) of a click on each candidate, with p as near to 1/2 as two deviations allow."""
+    def _vary(self, items: Ints, theta: Floats, spread: Floats, scale: float) -> None:
+        """The variance p (1 - p) of a click on each item, with p as near to 1/2 as two deviations allow."""
+        points = self.state.features[items]
         off = np.abs(scale * (points @ theta) - 0.5) - 2 * scale * np.linalg.norm(points @ spread, axis=1)
         self.state.weight[items] = 1 / np.maximum(0.25 - np.clip(off, 0.0, 0.5) ** 2, LEAST_VARIANCE)
 
@@ -468,21 +437,19 @@ class Balanced(Ranker):
         self, block: Block, theta: Floats, singles: list[tuple[Floats, Floats, float]]
     ) -> list[tuple[NDArray[np.int32], int]]:
         """A block's items in parts, each with how many positions it gets."""
-        points = self.state.features[block.items]
-        order = np.argsort(-(points @ theta), kind="stable")
-        items, points = block.items[order], points[order]
-        if len(items) == 1:
-            return [(items, 1)]
-        top = min(len(items), 2 * block.width)
+        if block.size == 1:
+            return [(block.items, 1)]
+        top = min(block.size, 2 * block.width)
+        if block.size > self.large:
+            items = block.items[leaders_first(self.state.features, block.items, theta, top)]
+        else:
+            items = block.items[np.argsort(-(self.state.features[block.items] @ theta), kind="stable")]
         better = np.zeros((top, len(items)), np.bool_)
         for inverse, alone, beta in singles:
-            score, image = points @ alone, points @ inverse
-            own = np.einsum("ij,ij->i", image, points)
-            squared = own[:top, None] + own[None, :] - 2 * image[:top] @ points.T
-            better |= score[:top, None] - score[None, :] > beta * np.sqrt(np.maximum(squared, 0.0)) + 1e-9
-        kept = better.sum(axis=0) < block.width
-        items, better = items[kept], better[kept[:top]][:, kept]
-        cuts = [u for u in range(1, min(block.width, len(items))) if u <= len(better) and better[:u, u:].all()]
+            beaten(self.state.features, items, alone, inverse, beta, better)
+        kept = np.flatnonzero(better.sum(axis=0, dtype=np.int16) < block.width)
+        items, most = items[kept], min(block.width, len(kept), int((kept < top).sum()) + 1)
+        cuts = [u for u in range(1, most) if better[kept[:u], kept[u]].all() and better[kept[:u]][:, kept[u:]].all()]
         parts, start = [], 0
         for stop in (*cuts, len(items)):
             width = stop - start if stop < len(items) else block.width - start
@@ -507,7 +474,7 @@ class Balanced(Ranker):
         self.state = state._replace(moments=moments, sums=sums, key=np.array(keys, np.int64), account=account)
 
     def pack(self) -> tuple[dict[str, Any], dict[str, np.ndarray[Any, Any]]]:
-        arrays = dict(flatten(self.state))
+        arrays = dict(flatten(self.state, self.from_catalogue))
         arrays |= {f"items.{b}": block.items for b, block in enumerate(self.blocks)}
         values = {
             "blocks": [[block.key, block.first, block.width] for block in self.blocks],

@@ -26,10 +26,10 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from recurrank._arrays import Bools, Floats, Ints
-from recurrank._compiled import hot
+from recurrank._compiled import hot, inner
 from recurrank.catalogue import Catalogue
 from recurrank.rankers.optimism import kl_upper
-from recurrank.rankers.ranker import Buffer, Ranker, Seed, positive, register
+from recurrank.rankers.ranker import Buffer, Ranker, Seed, nothing_served, positive, register
 
 ID, FIRST, WIDTH, START, STOP, PENDING, SHOWN, STAGE, WANTED = 0, 1, 2, 3, 4, 5, 6, 7, 8
 
@@ -61,7 +61,7 @@ def rank(state: State, rng: np.random.Generator, slate: Buffer) -> None:
             slate.marks[first + k, 0] = state.batch[b, ID]
 
 
-@hot
+@inner
 def _swap(state: State, a: int, b: int) -> None:
     one, other = state.items[a], state.items[b]
     state.items[a], state.items[b] = other, one
@@ -114,6 +114,7 @@ class BatchRank(Ranker):
     regret_bound = "O(K^3 L log(T) / Delta)"
     compiled_rank = rank
     compiled_learn = learn
+    compiled_served = nothing_served
 
     state: State
 

@@ -77,7 +77,7 @@ class ClosedBlock:
 
 
 def packed(members: NDArray[np.int32] | None, catalogue: int) -> np.ndarray[Any, Any]:
-    """Nothing for the whole catalogue, and a bit an item of the catalogue where that is shorter than four bytes a member."""
+    """Nothing for the whole catalogue; one bit per item of the catalogue where that is shorter than four bytes per member."""
     if members is None:
         return np.empty(0, np.uint8)
     if 32 * len(members) <= catalogue:

@@ -22,11 +22,11 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from recurrank._arrays import Bools, Floats, Ints, as_probabilities
-from recurrank._compiled import hot
+from recurrank._compiled import hot, inner
 from recurrank.catalogue import Catalogue
 from recurrank.rankers.linear import Regression, add, no_data, solve
 from recurrank.rankers.linear_scores import best_of, columns_of, invert, means, squares
-from recurrank.rankers.ranker import Buffer, Ranker, Seed, positive, register
+from recurrank.rankers.ranker import Buffer, Ranker, Seed, nothing_served, positive, register
 
 RIDGE, DELTA = 0, 1
 
@@ -45,7 +45,7 @@ class State(NamedTuple):
     numbers: Floats  # (2,) lambda and delta
 
 
-@hot
+@inner
 def _beta(state: State) -> float:
     """sqrt(ln(det V / (lambda^d delta^2))) + sqrt(lambda), det V being the squared product of the factor's diagonal."""
     ridge, total = state.numbers[RIDGE], -2 * math.log(state.numbers[DELTA])
@@ -82,7 +82,7 @@ class C3UCB(Ranker):
     """C3-UCB (Li, Wang, Zhang, Chen 2016).
 
     Args:
-        features: a matrix with a row an item.
+        features: a matrix with one row per item.
         positions: K.
         rounds: T, which sets the default delta.
         seed: the algorithm draws nothing.
@@ -99,6 +99,8 @@ class C3UCB(Ranker):
     regret_bound = "O(d sqrt(T K) log(T))"
     compiled_rank = rank
     compiled_learn = learn
+    compiled_served = nothing_served
+    from_catalogue = ("columns", "features")
 
     def __init__(
         self,

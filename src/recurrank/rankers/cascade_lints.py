@@ -22,7 +22,7 @@ from recurrank._compiled import hot
 from recurrank.catalogue import Catalogue
 from recurrank.rankers.linear import Regression, add, no_data, solve
 from recurrank.rankers.linear_scores import best_of, columns_of, means
-from recurrank.rankers.ranker import Buffer, Ranker, Seed, noise, positive, register
+from recurrank.rankers.ranker import Buffer, Ranker, Seed, noise, nothing_served, positive, register
 
 SCALE, PRECISION = 0, 1
 
@@ -71,7 +71,7 @@ class CascadeLinTS(Ranker):
     """CascadeLinTS (Zong et al. 2016): posterior sampling with linear attraction and cascade clicks.
 
     Args:
-        features: a matrix with a row an item.
+        features: a matrix with one row per item.
         positions: K.
         rounds: T; the algorithm does not use it.
         seed: of the posterior samples.
@@ -87,6 +87,8 @@ class CascadeLinTS(Ranker):
     regret_bound = "none proved"
     compiled_rank = rank
     compiled_learn = learn
+    compiled_served = nothing_served
+    from_catalogue = ("columns", "features")
 
     def __init__(
         self,

@@ -40,7 +40,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from recurrank._arrays import Bools, Floats, Ints
-from recurrank._compiled import hot
+from recurrank._compiled import hot, inner
 from recurrank.catalogue import Catalogue
 from recurrank.rankers.linear import Regression, add, dot, no_data, solve, whiten
 from recurrank.rankers.optimism import insert
@@ -55,7 +55,7 @@ SLACK = 0.02
 
 
 class State(NamedTuple):
-    features: Floats  # (L, d); not saved
+    features: Floats  # (L, d)
     regression: Regression
     scanned_factor: Floats  # (d, d) F of the last scan
     scanned_theta: Floats  # (d,)
@@ -106,7 +106,7 @@ def learn(state: State, slate: Buffer, clicks: Bools) -> bool:
     return False
 
 
-@hot
+@inner
 def _learn_late(state: State, slate: Buffer, clicks: Bools) -> None:
     """An answer to an earlier ranking goes into the sums at once."""
     for k in range(len(clicks)):
@@ -117,7 +117,7 @@ def _learn_late(state: State, slate: Buffer, clicks: Bools) -> None:
     state.counts[STALE] = 1
 
 
-@hot
+@inner
 def decide(state: State) -> None:
     """Close the batch, take its sums in, and choose the ranking of the next."""
     precision = state.numbers[PRECISION]
@@ -137,7 +137,7 @@ def decide(state: State) -> None:
     state.counts[STALE] = 0
 
 
-@hot
+@inner
 def _raw(state: State, item: int) -> float:
     """<x, theta> + c sqrt(x' M^-1 x), before the minimum with 1."""
     x = state.features[item]
@@ -145,7 +145,7 @@ def _raw(state: State, item: int) -> float:
     return dot(x, state.regression.theta) + float(state.numbers[WIDTH]) * math.sqrt(square)
 
 
-@hot
+@inner
 def _since_scan(state: State) -> tuple[float, float]:
     """Theta - theta_s in the norm of M_s = F F', that is |F' (theta - theta_s)|; and what it does to the centre's score."""
     theta, then, factor = state.regression.theta, state.scanned_theta, state.scanned_factor
@@ -159,7 +159,7 @@ def _since_scan(state: State) -> tuple[float, float]:
     return math.sqrt(moved), shift
 
 
-@hot
+@inner
 def _from_candidates(state: State) -> bool:
     """The K best candidates; False if something that is no candidate might belong among them."""
     size = len(state.best)
@@ -181,7 +181,7 @@ def _from_candidates(state: State) -> bool:
     return bool(bar > state.numbers[OUTSIDE] + shift + 1e-9 or state.counts[CANDIDATES] == len(state.features))
 
 
-@hot
+@inner
 def _scan(state: State) -> None:
     """Scores of all items; candidates are those that may reach the ranking before theta has moved by the margin.
 
@@ -237,7 +237,7 @@ def _scan(state: State) -> None:
     state.numbers[MARGIN] = margin
 
 
-@hot
+@inner
 def _certify(state: State) -> None:
     """The shown items whitened, and how far drift and spread may go before their order or choice could change."""
     size, d = len(state.best), len(state.drift)
@@ -279,7 +279,7 @@ def _certify(state: State) -> None:
     _certify_outside(state, min(bar, 1.0))
 
 
-@hot
+@inner
 def _tighten(drift: float, shrink: float, gap: float, distance: float, width: float) -> tuple[float, float]:
     """Half of the gap for the drift of theta, half for the shrinking of the width above."""
     if distance > 0:
@@ -289,7 +289,7 @@ def _tighten(drift: float, shrink: float, gap: float, distance: float, width: fl
     return drift, shrink
 
 
-@hot
+@inner
 def _pair(state: State, drift: float, shrink: float, k: int, x: Floats, gap: float) -> tuple[float, float]:
     """Shown item k must stay above x."""
     size = len(state.best)
@@ -302,7 +302,7 @@ def _pair(state: State, drift: float, shrink: float, k: int, x: Floats, gap: flo
     return _tighten(drift, shrink, gap, math.sqrt(distance), state.numbers[WIDTH] * math.sqrt(state.length[k]))
 
 
-@hot
+@inner
 def _shown(state: State, item: int) -> bool:
     shown = False
     for k in range(len(state.best)):
@@ -310,7 +310,7 @@ def _shown(state: State, item: int) -> bool:
     return shown
 
 
-@hot
+@inner
 def _certify_outside(state: State, bar: float) -> None:
     """Limit the drift so that what is no candidate stays out until the next decision looks again.
 
@@ -340,7 +340,7 @@ class CascadeLinUCB(Ranker):
     """CascadeLinUCB (Zong et al. 2016): linear attraction, cascade clicks, optimism.
 
     Args:
-        features: a matrix with a row an item.
+        features: a matrix with one row per item.
         positions: K.
         rounds: T, which sets the default width.
         seed: the algorithm draws nothing.
@@ -356,6 +356,7 @@ class CascadeLinUCB(Ranker):
     regret_bound = "O(d sqrt(T K) log(T))"
     compiled_rank = rank
     compiled_learn = learn
+    from_catalogue = ("features",)
 
     def __init__(
         self,

@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from recurrank._arrays import Bools, Floats
-from recurrank._compiled import hot
+from recurrank._compiled import hot, inner
 from recurrank.catalogue import Catalogue
 from recurrank.rankers.optimism import STEEP, Beliefs, kl_slope, kl_upper, no_beliefs, observe, same_counts, selector
 from recurrank.rankers.ranker import Buffer, Ranker, Seed, positive, register
@@ -41,7 +41,7 @@ class KlState(NamedTuple):
     constants: Floats  # the 3 of log t + 3 log log t
 
 
-@hot
+@inner
 def ucb1_index(state: Ucb1State, item: int, f: float) -> tuple[float, float]:
     seen = state.beliefs.seen[item]
     if seen == 0:
@@ -51,7 +51,7 @@ def ucb1_index(state: Ucb1State, item: int, f: float) -> tuple[float, float]:
     return state.beliefs.clicks[item] / seen + radius, radius / (2 * f) if f > 0 else STEEP
 
 
-@hot
+@inner
 def kl_index(state: Any, item: int, f: float) -> tuple[float, float]:
     seen = state.beliefs.seen[item]
     if seen == 0:
@@ -65,14 +65,14 @@ choose_ucb1 = selector(ucb1_index, same_counts)
 choose_kl = selector(kl_index, same_counts)
 
 
-@hot
+@inner
 def kl_level(t: int, constant: float) -> float:
     """Log t + 3 log log t, from where it starts to grow."""
     log = math.log(t)
     return log + constant * math.log(log) if log > 1 else log
 
 
-@hot
+@inner
 def show(beliefs: Beliefs, slate: Buffer) -> None:
     for k in range(len(slate.items)):
         slate.items[k] = beliefs.best[k]
@@ -104,7 +104,7 @@ def kl_learn(state: KlState, slate: Buffer, clicks: Bools) -> bool:
     return False
 
 
-@hot
+@inner
 def learn_cascade(beliefs: Beliefs, slate: Buffer, clicks: Bools) -> None:
     """Items down to the first click are observed; all of them when there is none."""
     for k in range(len(clicks)):

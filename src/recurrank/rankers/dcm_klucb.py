@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from recurrank._arrays import Bools, Floats
-from recurrank._compiled import hot
+from recurrank._compiled import hot, inner
 from recurrank.catalogue import Catalogue
 from recurrank.rankers.cascade_ucb import kl_index, kl_level, show
 from recurrank.rankers.optimism import Beliefs, no_beliefs, observe, same_counts, selector
@@ -50,7 +50,7 @@ def learn(state: State, slate: Buffer, clicks: Bools) -> bool:
     return False
 
 
-@hot
+@inner
 def last_click(clicks: Bools) -> int:
     """Where the last click is; the last position when there is none."""
     for k in range(len(clicks) - 1, -1, -1):

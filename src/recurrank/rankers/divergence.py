@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 
-from recurrank._compiled import hot
+from recurrank._compiled import inner
 
 
-@hot
+@inner
 def kl(p: float, q: float) -> float:
     """Kl(p, q) for 0 < q < 1."""
     total = 0.0

@@ -24,12 +24,12 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from recurrank._arrays import Bools, Floats, Ints
-from recurrank._compiled import hot
+from recurrank._compiled import hot, inner
 from recurrank.catalogue import Catalogue
 from recurrank.rankers.dcm_klucb import last_click
 from recurrank.rankers.linear import Regression, add, dot, no_data, solve
 from recurrank.rankers.linear_scores import best_of, columns_of, invert, means, squares
-from recurrank.rankers.ranker import Buffer, Ranker, Seed, positive, register
+from recurrank.rankers.ranker import Buffer, Ranker, Seed, nothing_served, positive, register
 
 LOGISTIC, FITTED, OBSERVED = 0, 1, 2
 WIDTH, HORIZON = 0, 1
@@ -54,7 +54,7 @@ class State(NamedTuple):
     counts: Ints  # (3,) whether the link is logistic, observations at the last fit, observations
 
 
-@hot
+@inner
 def _fit(state: State) -> None:
     """Newton's method for sum_i (clicks_i - seen_i mu(theta'x_i)) x_i = theta, from the last solution.
 
@@ -134,7 +134,7 @@ class GLCDCM(Ranker):
     """GL-CDCM (Liu, Li, Zhang 2018): generalised linear attraction, dependent clicks.
 
     Args:
-        features: a matrix with a row an item.
+        features: a matrix with one row per item.
         positions: K.
         rounds: T, which sets the confidence.
         seed: the algorithm draws nothing.
@@ -150,6 +150,8 @@ class GLCDCM(Ranker):
     regret_bound = "O(d K sqrt(T K) log(T))"
     compiled_rank = rank
     compiled_learn = learn
+    compiled_served = nothing_served
+    from_catalogue = ("columns", "features")
 
     def __init__(
         self,

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from recurrank._arrays import Floats
-from recurrank._compiled import hot
+from recurrank._compiled import inner
 
 
 class Regression(NamedTuple):
@@ -41,7 +41,7 @@ def no_data(dim: int, ridge: float = 1.0) -> Regression:
     )
 
 
-@hot
+@inner
 def add_compensated(high: float, low: float, term: float) -> tuple[float, float]:
     """High + low + term, as a sum and what rounding took away from it."""
     total = high + term
@@ -52,7 +52,7 @@ def add_compensated(high: float, low: float, term: float) -> tuple[float, float]
     return total, low
 
 
-@hot
+@inner
 def add(regression: Regression, x: Floats, weight: float, response: float) -> None:
     """M += weight x x',  b += response x."""
     gram, low = regression.gram, regression.gram_low
@@ -64,7 +64,7 @@ def add(regression: Regression, x: Floats, weight: float, response: float) -> No
         )
 
 
-@hot
+@inner
 def solve(regression: Regression) -> None:
     """A fresh F and theta from M and b."""
     factor, theta, work = regression.factor, regression.theta, regression.work
@@ -90,7 +90,7 @@ def solve(regression: Regression) -> None:
         theta[i] = total / factor[i, i]
 
 
-@hot
+@inner
 def whiten(factor: Floats, x: Floats, z: Floats) -> float:
     """Z = F^-1 x; returns |z|^2 = x' M^-1 x."""
     square = 0.0
@@ -103,7 +103,7 @@ def whiten(factor: Floats, x: Floats, z: Floats) -> float:
     return square
 
 
-@hot
+@inner
 def dot(x: Floats, y: Floats) -> float:
     total = 0.0
     for i in range(len(x)):

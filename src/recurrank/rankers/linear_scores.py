@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from recurrank._arrays import Floats, Ints
-from recurrank._compiled import hot
+from recurrank._compiled import inner
 from recurrank.rankers.linear import Regression
 from recurrank.rankers.optimism import insert
 
@@ -18,7 +18,7 @@ def columns_of(features: np.ndarray[tuple[int, int], np.dtype[np.floating]]) -> 
     return np.ascontiguousarray(np.asarray(features, dtype=np.float64).T)
 
 
-@hot
+@inner
 def means(columns: Floats, theta: Floats, score: Floats) -> None:
     """Score = <x, theta> of every item x."""
     score[:] = 0.0
@@ -28,7 +28,7 @@ def means(columns: Floats, theta: Floats, score: Floats) -> None:
             score[item] += weight * columns[i, item]
 
 
-@hot
+@inner
 def invert(regression: Regression, lower: Floats, inverse: Floats) -> None:
     """M^-1 = (F^-1)' F^-1; ``lower`` is left holding F^-1."""
     factor, d = regression.factor, len(regression.theta)
@@ -46,7 +46,7 @@ def invert(regression: Regression, lower: Floats, inverse: Floats) -> None:
             inverse[i, j] = total
 
 
-@hot
+@inner
 def squares(columns: Floats, inverse: Floats, square: Floats) -> None:
     """Square = x' M^-1 x of every item x, from the upper triangle of a symmetric M^-1."""
     square[:] = 0.0
@@ -57,7 +57,7 @@ def squares(columns: Floats, inverse: Floats, square: Floats) -> None:
                 square[item] += weight * columns[i, item] * columns[j, item]
 
 
-@hot
+@inner
 def best_of(score: Floats, best: Ints, top: Floats) -> None:
     """The items of largest score, ties by item number."""
     count = 0

@@ -24,7 +24,7 @@ from recurrank._compiled import hot
 from recurrank.catalogue import Catalogue
 from recurrank.rankers.linear import Regression, add, no_data, solve
 from recurrank.rankers.linear_scores import best_of, columns_of, invert, means, squares
-from recurrank.rankers.ranker import Buffer, Ranker, Seed, positive, register
+from recurrank.rankers.ranker import Buffer, Ranker, Seed, nothing_served, positive, register
 
 
 class State(NamedTuple):
@@ -65,7 +65,7 @@ class LinUCB(Ranker):
     """LinUCB (Li et al. 2010), every position an observation.
 
     Args:
-        features: a matrix with a row an item.
+        features: a matrix with one row per item.
         positions: K.
         rounds: T; the algorithm does not use it.
         seed: the algorithm draws nothing.
@@ -80,6 +80,8 @@ class LinUCB(Ranker):
     regret_bound = "none for rankings"
     compiled_rank = rank
     compiled_learn = learn
+    compiled_served = nothing_served
+    from_catalogue = ("columns", "features")
 
     def __init__(
         self, features: ArrayLike | Catalogue, positions: int, rounds: int, seed: Seed = None, *, alpha: float | None = None

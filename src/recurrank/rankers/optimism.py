@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from recurrank._arrays import Floats, Ints
-from recurrank._compiled import hot
+from recurrank._compiled import hot, inner
 
 BELOW, UNTIL, MARGIN, LOOKED, BAR, LAST = 0, 1, 2, 3, 4, 5
 PART, ROW, CHOICES, STEP, ENDS = 0, 1, 2, 3, 4
@@ -73,7 +73,7 @@ def no_beliefs(items: int, positions: int) -> Beliefs:
     )
 
 
-@hot
+@inner
 def observe(beliefs: Beliefs, item: int, clicked: bool) -> None:
     """One more observation of an item: its index is unknown until it is computed again."""
     beliefs.seen[item] += 1
@@ -108,17 +108,17 @@ def selector(index: Callable[..., tuple[float, float]], same: Callable[..., bool
     items in ``beliefs.best``.
     """
 
-    @hot
+    @inner
     def refresh(state: Any, beliefs: Beliefs, item: int, f: float) -> None:
         beliefs.value[item], beliefs.slope[item] = index(state, item, f)
         beliefs.when[item] = f
 
-    @hot
+    @inner
     def most(beliefs: Beliefs, item: int, f: float) -> float:
         """What the index is at most."""
         return float(beliefs.value[item] + (f - beliefs.when[item]) * beliefs.slope[item])
 
-    @hot
+    @inner
     def before(state: Any, beliefs: Beliefs, a: int, b: int, f: float) -> bool:
         """Whether the index of a is larger than that of b, or equal and its number smaller."""
         value, when = beliefs.value, beliefs.when
@@ -135,7 +135,7 @@ def selector(index: Callable[..., tuple[float, float]], same: Callable[..., bool
                 return bool(value[a] > value[b])
         return a < b
 
-    @hot
+    @inner
     def take(state: Any, beliefs: Beliefs, item: int, f: float) -> None:
         """Let an item take part: in its place if it is one of the K best so far, else behind them."""
         near, last, k = beliefs.near, len(beliefs.best) - 1, beliefs.counts[PART]
@@ -152,7 +152,7 @@ def selector(index: Callable[..., tuple[float, float]], same: Callable[..., bool
             k -= 1
         near[k] = item
 
-    @hot
+    @inner
     def settle(state: Any, beliefs: Beliefs, f: float) -> int:
         """Put those that take part in order anew, without those that fell below what all others stay below.
 
@@ -174,7 +174,7 @@ def selector(index: Callable[..., tuple[float, float]], same: Callable[..., bool
                 take(state, beliefs, item, f)
         return aside
 
-    @hot
+    @inner
     def admit(state: Any, beliefs: Beliefs, f: float) -> None:
         """Let those take part that wait and may be among the K best."""
         near, inside, value, reach, counts = beliefs.near, beliefs.inside, beliefs.value, beliefs.reach, beliefs.counts
@@ -200,7 +200,7 @@ def selector(index: Callable[..., tuple[float, float]], same: Callable[..., bool
                         take(state, beliefs, near[n], f)
             counts[STEP] += done
 
-    @hot
+    @inner
     def sure(state: Any, beliefs: Beliefs, f: float) -> bool:
         """Whether the K best of those that take part are the K best of all."""
         last, value, least = len(beliefs.best) - 1, beliefs.value, beliefs.reach[BELOW] + ROUNDING
@@ -210,7 +210,7 @@ def selector(index: Callable[..., tuple[float, float]], same: Callable[..., bool
             refresh(state, beliefs, beliefs.near[last], f)
         return bool(value[beliefs.near[last]] >= least)
 
-    @hot
+    @inner
     def line_up(state: Any, beliefs: Beliefs, tied: int) -> None:
         """Nobody takes part, and those that tie with an item wait in the row: the same statistics, or both at their end."""
         value, slope, inside, counts = beliefs.value, beliefs.slope, beliefs.inside, beliefs.counts
@@ -222,7 +222,7 @@ def selector(index: Callable[..., tuple[float, float]], same: Callable[..., bool
                 counts[ROW] -= 1
                 beliefs.near[counts[ROW]] = item
 
-    @hot
+    @inner
     def narrow(beliefs: Beliefs, bar: float) -> None:
         """A margin below the bar as wide as keeps the near ones few."""
         reach, items, size = beliefs.reach, len(beliefs.value), len(beliefs.best)
@@ -241,13 +241,13 @@ def selector(index: Callable[..., tuple[float, float]], same: Callable[..., bool
             else:
                 return
 
-    @hot
+    @inner
     def step_of(beliefs: Beliefs, item: int) -> int:
         """Where a near item waits: step 0 has all from the bar up, step s what is up to bar - (s - 1) margin / (STEPS - 1)."""
         bar, bound = beliefs.reach[BAR], most(beliefs, item, beliefs.reach[UNTIL])
         return 0 if bound >= bar else min(1 + int((bar - bound) * ((STEPS - 1) / beliefs.reach[MARGIN])), STEPS - 1)
 
-    @hot
+    @inner
     def spread(beliefs: Beliefs) -> None:
         """Sort those that are near into steps, by counting."""
         near, reach, counts, items = beliefs.near, beliefs.reach, beliefs.counts, len(beliefs.value)
@@ -270,7 +270,7 @@ def selector(index: Callable[..., tuple[float, float]], same: Callable[..., bool
             counts[ENDS + step] += 1
         counts[STEP] = 0
 
-    @hot
+    @inner
     def look_at_all(state: Any, beliefs: Beliefs, f: float) -> None:
         """Choose among all items, and keep those that may be chosen before the next such look."""
         near, reach, counts, last = beliefs.near, beliefs.reach, beliefs.counts, len(beliefs.best) - 1
@@ -294,7 +294,7 @@ def selector(index: Callable[..., tuple[float, float]], same: Callable[..., bool
                 break
             bar = -np.inf  # fewer than K are that near: let all take part, then set a bar
 
-    @hot
+    @inner
     def choose(state: Any, beliefs: Beliefs, f: float) -> None:
         near, reach, items = beliefs.near, beliefs.reach, len(beliefs.inside)
         aside = settle(state, beliefs, f)
@@ -311,7 +311,7 @@ def selector(index: Callable[..., tuple[float, float]], same: Callable[..., bool
     return choose
 
 
-@hot
+@inner
 def same_counts(state: Any, a: int, b: int) -> bool:
     """Whether two items have been seen and clicked equally often."""
     seen, clicks = state.beliefs.seen, state.beliefs.clicks

@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from recurrank._arrays import Bools, Floats, Ints
-from recurrank._compiled import hot
+from recurrank._compiled import hot, inner
 from recurrank.catalogue import Catalogue
 from recurrank.rankers.divergence import kl
 from recurrank.rankers.pie import Bounds, Leaders, changed, explorer, lead, member, no_bounds, no_leaders
@@ -60,6 +60,11 @@ def rank(state: State, rng: np.random.Generator, slate: Buffer) -> None:
 
 
 @hot
+def served(state: State, slate: Buffer) -> None:
+    state.clock[0] += 1
+
+
+@inner
 def _divergence(state: State, item: int, q: float) -> tuple[float, float]:
     """Phi(q) = sum_l N_l d(S_l / N_l, kappa_l q) and its derivative."""
     total, slope = 0.0, 0.0
@@ -110,6 +115,7 @@ class PBMPIE(Ranker):
     regret_bound = "O(L log(T) / Delta)"
     compiled_rank = rank
     compiled_learn = learn
+    compiled_served = served
 
     def __init__(
         self,

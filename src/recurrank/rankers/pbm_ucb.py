@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from recurrank._arrays import Bools, Floats
-from recurrank._compiled import hot
+from recurrank._compiled import hot, inner
 from recurrank.catalogue import Catalogue
 from recurrank.rankers.cascade_ucb import show
 from recurrank.rankers.optimism import STEEP, Beliefs, no_beliefs, observe, same_counts, selector
@@ -36,7 +36,7 @@ class State(NamedTuple):
     constants: Floats  # 1 + epsilon
 
 
-@hot
+@inner
 def index(state: State, item: int, f: float) -> tuple[float, float]:
     weight = state.weight[item]
     if weight == 0:
@@ -47,7 +47,7 @@ def index(state: State, item: int, f: float) -> tuple[float, float]:
     return state.beliefs.clicks[item] / weight + radius, radius / (2 * f) if f > 0 else STEEP
 
 
-@hot
+@inner
 def same(state: State, a: int, b: int) -> bool:
     return bool(same_counts(state, a, b) and state.weight[a] == state.weight[b])
 

@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from recurrank._arrays import Bools, Floats, Ints, as_count
-from recurrank._compiled import hot, rare
+from recurrank._compiled import hot, inner, rare
 from recurrank.catalogue import Catalogue
 from recurrank.rankers.cascade_ucb import kl_level
 from recurrank.rankers.divergence import kl
@@ -99,6 +99,11 @@ def rank(state: State, rng: np.random.Generator, slate: Buffer) -> None:
 
 
 @hot
+def served(state: State, slate: Buffer) -> None:
+    state.settings[CLOCK] += 1
+
+
+@inner
 def lead(mean: Floats, leaders: Leaders) -> None:
     """The leaders in order: the old ones sorted anew, unless one of the others may have come up to the last of them."""
     best, score, old, size = leaders.best, leaders.score, leaders.old, len(leaders.best)
@@ -116,7 +121,7 @@ def lead(mean: Floats, leaders: Leaders) -> None:
             leaders.others[0] = mean[item]
 
 
-@hot
+@inner
 def leading(leaders: Leaders, item: int) -> bool:
     found = False
     for k in range(len(leaders.best)):
@@ -124,7 +129,7 @@ def leading(leaders: Leaders, item: int) -> bool:
     return found
 
 
-@hot
+@inner
 def changed(mean: Floats, leaders: Leaders, bounds: Bounds, item: int) -> None:
     """An item's mean has changed: it may have come up to the leaders, and nothing is known of its bound."""
     if not leading(leaders, item):
@@ -132,7 +137,7 @@ def changed(mean: Floats, leaders: Leaders, bounds: Bounds, item: int) -> None:
     forget(bounds, item, 2.0)
 
 
-@hot
+@inner
 def forget(bounds: Bounds, item: int, most: float) -> None:
     """Know no more of an item's bound than that it is at most ``most``."""
     b = item // bounds.least.shape[1]
@@ -140,7 +145,7 @@ def forget(bounds: Bounds, item: int, most: float) -> None:
     bounds.least[b, i], bounds.base[b, i], bounds.rise[b, i], bounds.floor[b, i] = -1.0, most, 0.0, -1.0
 
 
-@hot
+@inner
 def member(bounds: Bounds, bar: float, number: int) -> int:
     """An item of B(n), by its place in the order of item numbers."""
     b = 0
@@ -163,7 +168,7 @@ def explorer(divergence: Callable[..., tuple[float, float]], reaches_one: bool) 
     be 1 where Phi is infinite.
     """
 
-    @hot
+    @inner
     def explorable(state: Any, f: float, bar: float) -> int:
         leaders, bounds = state.leaders, state.bounds
         for k in range(len(leaders.best)):
@@ -194,7 +199,7 @@ def explorer(divergence: Callable[..., tuple[float, float]], reaches_one: bool) 
             inside += least[i] >= bar
         return inside
 
-    @hot
+    @inner
     def decide_one(state: Any, b: int, i: int, f: float, bar: float) -> None:
         """One item, and as good bounds as two values of Phi give: tangents are above, chords below."""
         bounds = state.bounds
@@ -226,7 +231,7 @@ def explorer(divergence: Callable[..., tuple[float, float]], reaches_one: bool) 
         elif q <= 0.0 or divergence(state, item, q)[1] <= 0.0:
             bounds.least[b, i], bounds.floor[b, i] = turn(state, item, max(q, 1 - MOST), x)
 
-    @hot
+    @inner
     def turn(state: Any, item: int, low: float, high: float) -> tuple[float, float]:
         """Closer to where Phi is least, from below, where it falls, and from above."""
         if divergence(state, item, low)[1] > 0.0:
@@ -242,7 +247,7 @@ def explorer(divergence: Callable[..., tuple[float, float]], reaches_one: bool) 
     return explorable
 
 
-@hot
+@inner
 def _divergence(state: State, item: int, q: float) -> tuple[float, float]:
     """T kl(theta_hat, q) and its derivative; theta_hat is where it is least."""
     n, p = state.seen[item], state.mean[item]
@@ -254,7 +259,7 @@ def _divergence(state: State, item: int, q: float) -> tuple[float, float]:
 explorable = explorer(_divergence, False)
 
 
-@hot
+@inner
 def place_at(slate: Buffer, position: int, item: int) -> None:
     """Put an item at a position; what stood from there on moves down, and the last one out."""
     for k in range(len(slate.items) - 1, position, -1):
@@ -295,6 +300,7 @@ class PIE(Ranker):
     regret_bound = "O(L log(T))"
     compiled_rank = rank
     compiled_learn = learn
+    compiled_served = served
 
     def __init__(
         self,

@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from recurrank._arrays import Bools, Floats, Ints
-from recurrank._compiled import hot
+from recurrank._compiled import hot, inner
 from recurrank.catalogue import Catalogue
 from recurrank.rankers.cascade_ucb import kl_level
 from recurrank.rankers.divergence import kl
@@ -54,17 +54,17 @@ class State(NamedTuple):
 # UCB1: s / n + sqrt(level / n), level = 2 log t: a line in x = sqrt(level).
 
 
-@hot
+@inner
 def _ucb1_index(seen: int, clicks: int, level: float) -> float:
     return clicks / seen + math.sqrt(level / seen)
 
 
-@hot
+@inner
 def _ucb1_line(seen: int, clicks: int, level: float, hint: float) -> tuple[float, float]:
     return clicks / seen, 1 / math.sqrt(seen)
 
 
-@hot
+@inner
 def _ucb1_reaches(seen: int, clicks: int, level: float, q: float) -> bool:
     return True  # the line is the index, but for rounding
 
@@ -72,12 +72,12 @@ def _ucb1_reaches(seen: int, clicks: int, level: float, q: float) -> bool:
 # KL-UCB: max { q : n kl(s / n, q) <= level }, level = log t + 3 log log t: concave in x = level.
 
 
-@hot
+@inner
 def _kl_index(seen: int, clicks: int, level: float) -> float:
     return kl_upper(clicks / seen, level / seen)
 
 
-@hot
+@inner
 def _kl_line(seen: int, clicks: int, level: float, hint: float) -> tuple[float, float]:
     """A tangent: kl(p, .) is convex, so for any q, n (kl + (index - q) kl') <= level, where kl' = (q - p) / (q (1 - q)).
 
@@ -100,7 +100,7 @@ def _kl_line(seen: int, clicks: int, level: float, hint: float) -> tuple[float, 
     return base, rise
 
 
-@hot
+@inner
 def _kl_reaches(seen: int, clicks: int, level: float, q: float) -> bool:
     p = clicks / seen
     return bool(q <= p or (q < 1.0 and seen * kl(p, q) <= level))
@@ -123,7 +123,7 @@ def rank(state: State, rng: np.random.Generator, slate: Buffer) -> None:
         slate.items[k] = item
 
 
-@hot
+@inner
 def _keep_time(state: State) -> None:
     """What the indices of this round depend on; now and then the blocks of all arms are played for the rounds to come."""
     t, arms = state.counts[CLOCK], state.arms
@@ -138,7 +138,7 @@ def _keep_time(state: State) -> None:
                 _play(state, k, b)
 
 
-@hot
+@inner
 def _moment(state: State, t: int) -> tuple[float, float]:
     """The level of the indices, and the coordinate in which they grow like lines."""
     if state.counts[KIND] == UCB1:
@@ -148,7 +148,7 @@ def _moment(state: State, t: int) -> tuple[float, float]:
     return level, level
 
 
-@hot
+@inner
 def _play(state: State, k: int, b: int) -> None:
     if state.counts[KIND] == UCB1:
         _ucb1_play(state.arms, k, b)
@@ -156,7 +156,7 @@ def _play(state: State, k: int, b: int) -> None:
         _kl_play(state.arms, k, b)
 
 
-@hot
+@inner
 def _shown(slate: Buffer, k: int, item: int) -> bool:
     shown = False
     for above in range(k):
@@ -164,7 +164,7 @@ def _shown(slate: Buffer, k: int, item: int) -> bool:
     return shown
 
 
-@hot
+@inner
 def _select(state: State, rng: np.random.Generator, k: int) -> int:
     if state.counts[KIND] == UCB1:
         return _ucb1_best(state.arms, k)
@@ -175,7 +175,7 @@ def _select(state: State, rng: np.random.Generator, k: int) -> int:
     return _draw(state.weights, rng, k, state.counts[ITEMS])
 
 
-@hot
+@inner
 def _draw(weights: Weights, rng: np.random.Generator, k: int, items: int) -> int:
     """An item with probability w_i / W: the block first."""
     each, block = weights.each[k], weights.block[k]
@@ -190,7 +190,7 @@ def _draw(weights: Weights, rng: np.random.Generator, k: int, items: int) -> int
     return int(min(b * each.shape[1] + i, items - 1))
 
 
-@hot
+@inner
 def _total(numbers: Floats) -> float:
     total = 0.0
     for i in range(len(numbers)):
@@ -215,7 +215,7 @@ def learn(state: State, slate: Buffer, clicks: Bools) -> bool:
     return False
 
 
-@hot
+@inner
 def _reinforce(weights: Weights, k: int, chosen: int, gamma: float, items: int) -> None:
     """w_i <- w_i exp(gamma / (p_i L)) after a reward of 1, where p_i = (1 - gamma) w_i / W + gamma / L."""
     each, block = weights.each[k], weights.block[k]

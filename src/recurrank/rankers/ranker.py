@@ -19,18 +19,21 @@ from collections.abc import Callable, Iterator
 from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
+from numba.core.errors import NumbaError
 from numba.extending import overload
 from numpy.typing import ArrayLike
 
-from recurrank._arrays import Bools, Floats, Ints, as_count, as_number, as_probabilities, as_seed
-from recurrank._compiled import HOT
+from recurrank._arrays import Bools, Floats, Ints, as_count, as_number, as_probabilities
+from recurrank._compiled import HOT, contributes, hot
 from recurrank.catalogue import Catalogue, as_catalogue
+from recurrank.plugins import explained
+from recurrank.rankers.knowledge import Knowledge
+from recurrank.seeds import Given, sequence
+from recurrank.seeds import Seed as Seed
 from recurrank.slate import Slate
 
-OF_THE_CATALOGUE = ("features", "columns")
-"""Fields of a state that hold the catalogue's features (or these transposed): compiled functions need them, saving does not."""
-
-Seed = int | np.random.SeedSequence | None
+RULES = 2
+"""The version of what rankers decide, where that has changed: 1 in version 0.1.0."""
 
 
 class Buffer(NamedTuple):
@@ -74,10 +77,15 @@ class Ranker:
     regret_bound: ClassVar[str]
     compiled_rank: ClassVar[Callable[..., Any]]
     compiled_learn: ClassVar[Callable[..., Any]]
-    compiled_count: ClassVar[Callable[..., Any] | None] = None
-    """count(state, rng, slate): what serving this slate does to the state. By default a round passes, whichever it was."""
+    compiled_served: ClassVar[Callable[..., Any] | None] = None
+    """served(state, slate): what it does to the state that a copy has served this slate. By default the ranker ranks again: it
+    keeps the lists of some algorithms in order, and takes them a microsecond or so."""
+    counted_in_0_1_0: ClassVar[bool] = False
+    """Whether that was so in version 0.1.0, too (``rules`` 1), where all others ranked again."""
     compiled_drop: ClassVar[Callable[..., Any] | None] = None
     """drop(state, slate): what it does that a slate's answer will not come. By default nothing."""
+    from_catalogue: ClassVar[tuple[str, ...]] = ()
+    """Fields of the state that follow from the catalogue and never change: copies share them, and they are not saved."""
 
     state: Any
 
@@ -89,12 +97,12 @@ class Ranker:
             raise ValueError(
                 f"positions: {self.positions} is more than the {len(self.catalogue)} items; show at most as many as there are"
             )
-        sequence = as_seed(seed)
-        self.rng = np.random.Generator(np.random.PCG64(sequence))
+        self._sequence = sequence(seed, "ranker")
+        self.rng = np.random.Generator(np.random.PCG64(self._sequence))
         self.served = 0
         self.due = False  # whether a decision is to be made before the next round: it stays due if it was interrupted
         self._options: dict[str, Any] = {}
-        self._sequence = sequence
+        self.follow(1 if isinstance(seed, Given) else RULES)
         self._buffer = Buffer.empty(self.positions)
 
     @functools.cached_property
@@ -106,7 +114,10 @@ class Ranker:
         """The next slate to show."""
         if self.due:
             self.plan()
-        type(self).compiled_rank(self.state, self.rng, self._buffer)
+        try:
+            type(self).compiled_rank(self.state, self.rng, self._buffer)
+        except NumbaError as error:
+            raise ValueError(explained(error)) from None
         slate = Slate(self._buffer.items.copy(), self._buffer.marks.copy(), self.served, self.identity)
         self.served += 1
         return slate
@@ -120,7 +131,10 @@ class Ranker:
         clicked = self._checked(slate, clicks)
         if self.due:
             self.plan()
-        self.due = bool(type(self).compiled_learn(self.state, Buffer(slate.items, slate.marks), clicked))
+        try:
+            self.due = bool(type(self).compiled_learn(self.state, Buffer(slate.items, slate.marks), clicked))
+        except NumbaError as error:
+            raise ValueError(explained(error)) from None
         if self.due:
             self.plan()
 
@@ -134,17 +148,21 @@ class Ranker:
     def adopt(self, slate: Slate) -> None:
         """Count a slate as served that a copy of this ranker has ranked, so that its answer can be learned here.
 
-        Copies (``load(ranker.save(), features)``) may rank in other processes while this one learns.
+        Copies (:meth:`copy`, or ``load(ranker.save(), features)`` in another process) may rank while this one learns.
         """
         self._belongs(slate, served=slate.number + 1 if isinstance(slate, Slate) else 0)
         if self.due:
             self.plan()
-        compiled_count = type(self).compiled_count
-        if compiled_count is None:
+        compiled_served = type(self).compiled_served
+        if compiled_served is None or (self.rules == 1 and not self.counted_in_0_1_0):
             type(self).compiled_rank(self.state, self.rng, self._buffer)
         else:
-            compiled_count(self.state, self.rng, Buffer(slate.items, slate.marks))
+            compiled_served(self.state, Buffer(slate.items, slate.marks))
         self.served += 1
+
+    def follow(self, rules: int) -> None:
+        """Decide as rankers of that time did: logs must fold to the states that they had. ``RULES`` are those of now."""
+        self.rules = rules
 
     def plan(self) -> None:
         """Make the decisions that are due. Called after ``learn`` says so; most algorithms have none."""
@@ -152,6 +170,10 @@ class Ranker:
 
     def prepare(self) -> None:
         """Compile what decisions need and rounds do not; for most algorithms there is nothing."""
+
+    def knowledge(self) -> Knowledge:
+        """What it knows, for people and pages; nothing by default."""
+        return Knowledge()
 
     def options(self) -> dict[str, Any]:
         """What it was made with besides catalogue, positions, rounds and seed, as numbers, strings and lists."""
@@ -161,6 +183,27 @@ class Ranker:
         """Remember what it was made with."""
         self._options |= options
 
+    def copy(self, seed: Seed = None, *, into: Self | None = None) -> Self:
+        """Another ranker that has learned the same, and takes this one's slates as well as its own.
+
+        It shares the catalogue and all that never changes, so that it costs no more than copying the rest.
+
+        Args:
+            seed: of its random choices from here on; by default they are the ones that this ranker would make.
+            into: an earlier copy that is not used any more, whose memory is taken over.
+
+        """
+        other = object.__new__(type(self))
+        vars(other).update(vars(self))
+        other.state = self._copied(None if into is None else into.state)
+        other._options, other._buffer = dict(self._options), Buffer.empty(self.positions)
+        if seed is None:
+            other.rng = np.random.Generator(np.random.PCG64())
+            other.rng.bit_generator.state = self.rng.bit_generator.state
+        else:
+            other.rng = np.random.Generator(np.random.PCG64(sequence(seed, "ranker")))
+        return other
+
     def save(self) -> bytes:
         """All that was learned, as bytes for :func:`recurrank.load`. The catalogue is not in it, only its fingerprint."""
         from recurrank.rankers.saving import save
@@ -169,11 +212,15 @@ class Ranker:
 
     def pack(self) -> tuple[dict[str, Any], dict[str, np.ndarray[Any, Any]]]:
         """What :meth:`unpack` needs: JSON values, and arrays."""
-        return {}, dict(flatten(self.state))
+        return {}, dict(flatten(self.state, self.from_catalogue))
 
     def unpack(self, values: dict[str, Any], arrays: dict[str, np.ndarray[Any, Any]]) -> None:
         """Become what was packed."""
-        self.state = unflatten(self.state, arrays)
+        self.state = unflatten(self.state, self.from_catalogue, arrays)
+
+    def _copied(self, into: Any) -> Any:
+        """The state with arrays of its own, in the memory of the state ``into`` where that has room."""
+        return copied(self.state, self.from_catalogue, into)
 
     def _checked(self, slate: Slate, clicks: ArrayLike) -> Bools:
         self._belongs(slate, self.served)
@@ -182,10 +229,10 @@ class Ranker:
         except ValueError as error:
             raise ValueError(f"clicks: rows of different lengths; give {self.positions} booleans") from error
         if clicked.shape != (self.positions,):
-            raise ValueError(f"clicks: shape is {clicked.shape}; it should be ({self.positions},), a boolean a position")
+            raise ValueError(f"clicks: shape is {clicked.shape}; it should be ({self.positions},), one boolean per position")
         if clicked.dtype != np.bool_:
             if clicked.dtype.kind not in "iuf" or not ((clicked == 0) | (clicked == 1)).all():
-                raise ValueError("clicks: not all are true or false; give a boolean a position")
+                raise ValueError("clicks: not all are true or false; give one boolean per position")
             clicked = clicked.astype(np.bool_)
         return np.ascontiguousarray(clicked)
 
@@ -210,29 +257,51 @@ class Ranker:
         return cls(features, **arguments)
 
 
-def flatten(state: Any, prefix: str = "state") -> Iterator[tuple[str, np.ndarray[Any, Any]]]:
-    """Every array of a state with a name, states within states included; what is the catalogue's is left out."""
+def flatten(state: Any, without: tuple[str, ...], prefix: str = "state") -> Iterator[tuple[str, np.ndarray[Any, Any]]]:
+    """Every array of a state with a name, states within states included, ``without`` these fields."""
     for name in type(state)._fields:
         part = getattr(state, name)
-        if name in OF_THE_CATALOGUE:
+        if name in without:
             continue
         if isinstance(part, tuple):
-            yield from flatten(part, f"{prefix}.{name}")
+            yield from flatten(part, without, f"{prefix}.{name}")
         else:
             yield f"{prefix}.{name}", part
 
 
-def unflatten(like: Any, arrays: dict[str, np.ndarray[Any, Any]], prefix: str = "state") -> Any:
-    """A state of the same shape as ``like``, of the arrays that :func:`flatten` named."""
+def unflatten(like: Any, shared: tuple[str, ...], arrays: dict[str, np.ndarray[Any, Any]], prefix: str = "state") -> Any:
+    """A state of the same shape as ``like``, of the arrays that :func:`flatten` named, with its ``shared`` fields."""
     kind = type(like)
     parts = []
     for name in kind._fields:
         part, path = getattr(like, name), f"{prefix}.{name}"
-        if name in OF_THE_CATALOGUE:
+        if name in shared:
             parts.append(part)
         else:
-            parts.append(unflatten(part, arrays, path) if isinstance(part, tuple) else arrays[path])
+            parts.append(unflatten(part, shared, arrays, path) if isinstance(part, tuple) else arrays[path])
     return kind(*parts)
+
+
+def copied(state: Any, shared: tuple[str, ...], into: Any = None) -> Any:
+    """A state with arrays of its own but for the ``shared`` fields, in the memory of ``into`` where that has room."""
+    parts = []
+    for place, name in enumerate(type(state)._fields):
+        part, room = state[place], None if into is None else into[place]
+        if name in shared:
+            parts.append(part)
+        elif isinstance(part, tuple):
+            parts.append(copied(part, shared, room))
+        elif room is not None and room.shape == part.shape and room.dtype == part.dtype:
+            np.copyto(room, part)
+            parts.append(room)
+        else:
+            parts.append(part.copy())
+    return type(state)(*parts)
+
+
+@hot
+def nothing_served(state: Any, slate: Buffer) -> None:
+    """For algorithms to which it is all the same how many slates were served."""
 
 
 def positive(name: str, value: float, *, zero: bool = False) -> float:
@@ -254,7 +323,7 @@ def examined(examination: ArrayLike | None, positions: int) -> Floats:
     """Known examination probabilities, none of them zero; by default 1, 1/2, 1/3, ..."""
     known = as_probabilities("examination", 1 / np.arange(1, positions + 1) if examination is None else examination)
     if known.shape != (positions,) or not known.all():
-        raise ValueError(f"examination: give {positions} probabilities above 0, one a position")
+        raise ValueError(f"examination: give {positions} probabilities above 0, one per position")
     return known.copy()
 
 
@@ -265,6 +334,7 @@ _rankers: dict[str, type[Ranker]] = {}
 def register(state: type[Any], ranker: type[Ranker]) -> None:
     """Make an algorithm known by its name, and its compiled functions by the type of its state."""
     _compiled[state] = ranker
+    contributes(state, ranker)
     _rankers[ranker.name] = ranker
 
 
@@ -283,8 +353,8 @@ def learn(state: Any, slate: Buffer, clicks: Bools) -> bool:
     raise TypeError("only compiled code can call this; use a ranker's own method")
 
 
-def count(state: Any, rng: np.random.Generator, slate: Buffer) -> None:
-    """What serving a slate does to this state (it may overwrite the slate); only compiled code can call it."""
+def served(state: Any, rng: np.random.Generator, slate: Buffer, rules: int) -> None:
+    """What it does to this state that a copy has served a slate (which it may overwrite); only compiled code can call it."""
     raise TypeError("only compiled code can call this; use a ranker's own method")
 
 
@@ -295,25 +365,37 @@ def drop(state: Any, slate: Buffer) -> None:
 
 @overload(rank, jit_options=HOT, strict=False)
 def _rank(state: Any, rng: Any, slate: Any) -> Any:
-    return _compiled[state.instance_class].compiled_rank.py_func  # type: ignore[attr-defined]
+    own = _compiled[state.instance_class].compiled_rank
+    return lambda state, rng, slate: own(state, rng, slate)
 
 
 @overload(learn, jit_options=HOT, strict=False)
 def _learn(state: Any, slate: Any, clicks: Any) -> Any:
-    return _compiled[state.instance_class].compiled_learn.py_func  # type: ignore[attr-defined]
+    own = _compiled[state.instance_class].compiled_learn
+    return lambda state, slate, clicks: own(state, slate, clicks)
 
 
-@overload(count, jit_options=HOT, strict=False)
-def _count(state: Any, rng: Any, slate: Any) -> Any:
+@overload(served, jit_options=HOT, strict=False)
+def _served(state: Any, rng: Any, slate: Any, rules: Any) -> Any:
     kind = _compiled[state.instance_class]
-    return (kind.compiled_count or kind.compiled_rank).py_func  # type: ignore[attr-defined]
+    own, again, always = kind.compiled_served, kind.compiled_rank, kind.counted_in_0_1_0
+    if own is None:
+        return lambda state, rng, slate, rules: again(state, rng, slate)
+    if always:
+        return lambda state, rng, slate, rules: own(state, slate)
+
+    def choose(state: Any, rng: Any, slate: Any, rules: Any) -> None:
+        if rules == 1:
+            again(state, rng, slate)
+        else:
+            own(state, slate)
+
+    return choose
 
 
 @overload(drop, jit_options=HOT, strict=False)
 def _drop(state: Any, slate: Any) -> Any:
-    kind = _compiled[state.instance_class]
-    return kind.compiled_drop.py_func if kind.compiled_drop else _nothing  # type: ignore[attr-defined]
-
-
-def _nothing(state: Any, slate: Any) -> None:
-    pass
+    own = _compiled[state.instance_class].compiled_drop
+    if own is None:
+        return lambda state, slate: None
+    return lambda state, slate: own(state, slate)

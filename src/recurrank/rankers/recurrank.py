@@ -28,19 +28,21 @@ from __future__ import annotations
 
 import hashlib
 import math
+from dataclasses import replace
 from typing import Any, Literal, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from recurrank._arrays import Bools, Floats, Ints, as_number
-from recurrank._compiled import apart, hot
+from recurrank._compiled import apart, hot, inner
 from recurrank.catalogue import Catalogue
 from recurrank.design.basis import SMALLEST_SCALE, basis_of, rebase
 from recurrank.design.optimal import optimal_design
 from recurrank.design.scan import Best, Rows, one_thread, products
 from recurrank.design.spanner import spanner_design
 from recurrank.rankers.blocks import Block, ClosedBlock, packed, unpacked
+from recurrank.rankers.knowledge import Knowledge, KnownBlock
 from recurrank.rankers.ranker import Buffer, Feedback, Ranker, Seed, flatten, register
 
 ESTIMATE_DECIMALS = 10
@@ -92,7 +94,7 @@ def rank(state: State, rng: np.random.Generator, slate: Buffer) -> None:
         marks[marked, 0] = -1
 
 
-@hot
+@inner
 def _draw(state: State, rng: np.random.Generator, b: int) -> int:
     """An explored item of block b, drawn in proportion to what is still to be asked; -1 if the block explores none.
 
@@ -150,7 +152,7 @@ def learn(state: State, slate: Buffer, clicks: Bools) -> bool:
     return due
 
 
-@hot
+@inner
 def _row(state: State, block: int, guess: int) -> int:
     """The row of the block with this key, most likely the guess; -1 if it is closed."""
     if guess < len(state.open) and state.block[guess, KEY] == block:
@@ -161,7 +163,7 @@ def _row(state: State, block: int, guess: int) -> int:
     return -1
 
 
-@hot
+@inner
 def _answered(state: State, b: int, entry: int) -> None:
     """One slate less is out: if its item is short of answers, there is one more to ask for."""
     if state.out[entry] > 0:
@@ -172,7 +174,7 @@ def _answered(state: State, b: int, entry: int) -> None:
 
 
 @hot
-def count(state: State, rng: np.random.Generator, slate: Buffer) -> None:
+def served(state: State, slate: Buffer) -> None:
     """What :func:`rank` does to the state when it draws this slate."""
     marks = slate.marks
     for i in range(len(marks)):
@@ -203,7 +205,7 @@ class RecurRank(Ranker):
     """Rank a catalogue with features, learning from clicks under an unknown click model.
 
     Args:
-        features: a matrix with a row an item, or a :class:`~recurrank.Catalogue`.
+        features: a matrix with one row per item, or a :class:`~recurrank.Catalogue`.
         positions: K, how many items to show.
         rounds: T, how many rounds are planned.
         seed: of all its random choices; the same seed makes the same choices.
@@ -229,7 +231,8 @@ class RecurRank(Ranker):
     regret_bound = "O(K sqrt(d T log(L T)))"
     compiled_rank = rank
     compiled_learn = learn
-    compiled_count = count
+    compiled_served = served
+    counted_in_0_1_0 = True
     compiled_drop = drop
 
     state: State
@@ -288,6 +291,13 @@ class RecurRank(Ranker):
             block.progress = 1 - int(self.state.missing[b]) / wanted if wanted else 1.0
         return list(self._blocks)
 
+    def knowledge(self) -> Knowledge:
+        blocks = [KnownBlock(b.id, b.first, b.width, b.size, b.phase, b.progress, b.parent, b.opened) for b in self.blocks]
+        history = [
+            KnownBlock(b.id, b.first, b.width, b.items, b.phase, None, b.parent, b.opened, b.closed) for b in self.history
+        ]
+        return Knowledge(blocks, self.state.leaders.tolist(), history)
+
     @property
     def feedback(self) -> Feedback:
         """How many answers were learned from, were surplus or came late."""
@@ -312,6 +322,11 @@ class RecurRank(Ranker):
         state = self._assemble(after, carried, self.feedback)
         self._blocks, self._next_id, self.state, self.due = after, fresh, state, False
         self.history += closed
+
+    def copy(self, seed: Seed = None, *, into: Self | None = None) -> Self:
+        other = super().copy(seed, into=into)
+        other._blocks, other.history = [replace(block) for block in self._blocks], list(self.history)
+        return other
 
     def _some(self, explored: Ints) -> Ints:
         """K items in random order, explored ones as far as there are so many."""
@@ -436,7 +451,7 @@ class RecurRank(Ranker):
         return ranker
 
     def pack(self) -> tuple[dict[str, Any], dict[str, np.ndarray[Any, Any]]]:
-        arrays = dict(flatten(self.state))
+        arrays = dict(flatten(self.state, self.from_catalogue))
         for block in self._blocks:
             arrays |= {f"{name}.{block.id}": getattr(block, name) for name in _BLOCK_ARRAYS}
             arrays[f"members.{block.id}"] = packed(block.members, len(self.catalogue))

@@ -38,9 +38,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from recurrank._arrays import Bools, Floats, Ints
-from recurrank._compiled import compiled, hot
+from recurrank._compiled import compiled, hot, inner
 from recurrank.catalogue import Catalogue
-from recurrank.rankers.ranker import Buffer, Ranker, Seed, positive, register
+from recurrank.rankers.ranker import Buffer, Ranker, Seed, copied, nothing_served, positive, register
 
 CONSTANT = 4 * math.sqrt(2 / math.pi) / math.erf(math.sqrt(2))
 SIZE, FRONT, VERSION, PAIRED, LOGGED, EDGES, EVENTS, LATE, MIXED, SQUARE = 0, 1, 2, 3, 4, 5, 6, 7, 8, 9
@@ -79,13 +79,13 @@ class State(NamedTuple):
     counts: Ints  # (10,)
 
 
-@hot
+@inner
 def threshold(n: float, delta: float) -> float:
     """sqrt(2 N log(c sqrt(N) / delta))."""
     return math.sqrt(2 * n * math.log(CONSTANT * math.sqrt(n) / delta))
 
 
-@hot
+@inner
 def required(u: int, delta: float, guess: int) -> int:
     """R(u): the least x with x - u >= threshold(x + u); guess must not be above it."""
     x = max(guess, u + 1)
@@ -146,7 +146,7 @@ def learn(state: State, slate: Buffer, clicks: Bools) -> bool:
     )
 
 
-@hot
+@inner
 def _count(state: State, item: int) -> None:
     """One more click: the item moves to the end of those with as many as it had, which then begin those with one more."""
     c = state.clicks[item]
@@ -158,7 +158,7 @@ def _count(state: State, item: int) -> None:
     state.clicks[item] = c + 1
 
 
-@hot
+@inner
 def _slot(state: State, i: int, j: int) -> int:
     """Where the pair is, or would be, in the table."""
     key = min(i, j) * len(state.clicks) + max(i, j)
@@ -168,7 +168,7 @@ def _slot(state: State, i: int, j: int) -> int:
     return at
 
 
-@hot
+@inner
 def _both(state: State, i: int, j: int) -> None:
     """One more round in which both were clicked."""
     if len(state.near) > 1:
@@ -186,7 +186,7 @@ def _both(state: State, i: int, j: int) -> None:
     state.most_both[j] = max(state.most_both[j], count)
 
 
-@hot
+@inner
 def _shared(state: State, i: int, j: int) -> int:
     """both_ij."""
     if len(state.near) > 1 and state.column[i] >= 0 and state.column[j] >= 0:
@@ -195,7 +195,7 @@ def _shared(state: State, i: int, j: int) -> int:
     return int(state.both[at]) if state.pair[at] != EMPTY else 0
 
 
-@hot
+@inner
 def _needed(state: State, u: int) -> int:
     """R(u), from the table where that is long enough."""
     if u < len(state.needed):
@@ -203,7 +203,7 @@ def _needed(state: State, u: int) -> int:
     return required(u, state.numbers[0], u + int(state.needed[len(state.needed) - 1]) - len(state.needed) + 1)
 
 
-@hot
+@inner
 def _compare(state: State, item: int) -> None:
     """Edges from this item, and how many clicks of its own it needs before the next one can appear."""
     c, most = state.clicks[item], state.most_both[item]
@@ -227,7 +227,7 @@ def _compare(state: State, item: int) -> None:
     state.countdown[item] = least
 
 
-@hot
+@inner
 def _part(state: State, edges: int) -> None:
     """The worse ends of the new edges leave the first block, which is put in the order of item numbers again."""
     state.counts[EVENTS] += 1
@@ -259,12 +259,12 @@ def _part(state: State, edges: int) -> None:
     state.counts[VERSION] += 1
 
 
-@hot
+@inner
 def _passes(surplus: int, total: int, delta: float) -> bool:
     return surplus > 0 and float(surplus) >= threshold(float(total), delta)
 
 
-@hot
+@inner
 def _learn_mixed(state: State, slate: Buffer, clicks: Bools) -> None:
     """S and N of every pair in which one was clicked and the other, in the same block, was not."""
     clicked, delta = state.scratch, state.numbers[0]
@@ -299,7 +299,7 @@ def _learn_mixed(state: State, slate: Buffer, clicks: Bools) -> None:
         arrange(state, count)
 
 
-@hot
+@inner
 def arrange(state: State, count: int) -> None:
     """Levels as longest paths, starting from the first ``count`` items in the queue; and the items by level and number.
 
@@ -340,7 +340,8 @@ def mix(state: State) -> None:
     for e in range(state.counts[EDGES]):
         state.beats[state.edges[e, 0], state.edges[e, 1]] = 1
     clicks, written = state.scratch, 0
-    clicks[:] = 0
+    for item in range(items):  # (loops: numba takes seconds to compile the assignment of an array)
+        clicks[item] = 0
     last = state.counts[EVENTS] + 1
     for event in range(1, last + 1):  # the last one parts nobody: those still together
         until = state.counts[LOGGED]
@@ -351,7 +352,8 @@ def mix(state: State) -> None:
             clicks[state.log[written, 0]] += state.log[written, 1]
             written += 1
         if event == last:
-            clicks[:] = state.clicks
+            for item in range(items):
+                clicks[item] = state.clicks[item]
         for i in range(items):
             gone = state.left[i, 0]
             if gone != event and not (gone == 0 and event == last):
@@ -422,6 +424,7 @@ class TopRank(Ranker):
     regret_bound = "O(K L log(T) / Delta), O(sqrt(K^3 L T log(T)))"
     compiled_rank = rank
     compiled_learn = learn
+    compiled_served = nothing_served
 
     state: State
 
@@ -506,6 +509,14 @@ class TopRank(Ranker):
             )
             mix(state)
         self.state, self.due = state, False
+
+    def _copied(self, into: Any) -> Any:
+        state, logged, edges = self.state, self.state.counts[LOGGED], self.state.counts[EDGES]
+        # Most of the tables is empty: what is not written costs nothing to copy.
+        whole = copied(state._replace(log=state.log[:logged], edges=state.edges[:edges]), self.from_catalogue, into)
+        log, edge = np.zeros(state.log.shape, np.int32), np.zeros(state.edges.shape, np.int64)  # not yet in memory
+        log[:logged], edge[:edges] = whole.log, whole.edges
+        return whole._replace(log=log, edges=edge)
 
     def unpack(self, values: dict[str, Any], arrays: dict[str, np.ndarray[Any, Any]]) -> None:
         super().unpack(values, arrays)

@@ -22,7 +22,7 @@ from typing import NamedTuple
 import numpy as np
 
 from recurrank._arrays import Floats, Ints
-from recurrank._compiled import hot, rare
+from recurrank._compiled import hot, inner, rare
 
 LEVEL, X, AHEAD, MARGIN = 0, 1, 2, 3
 UNSEEN = 1e300
@@ -71,7 +71,7 @@ def no_arms(bandits: int, items: int) -> Arms:
     )
 
 
-@hot
+@inner
 def _highest(base: Floats, rise: Floats, x: float) -> int:
     """The highest line at x, and the first of those that are equally high.
 
@@ -85,7 +85,7 @@ def _highest(base: Floats, rise: Floats, x: float) -> int:
     return int(last - (high & PLACES))
 
 
-@hot
+@inner
 def _less(value: float, margin: float) -> float:
     """Clearly below an index; concave, so what is below it at both ends of a line is so between them."""
     return value - SLACK * (1 + value) - margin * max(1 - value, 0.0)

@@ -14,11 +14,11 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from recurrank._arrays import Bools, Floats, Ints, as_probabilities, as_probability
-from recurrank._compiled import hot
+from recurrank._compiled import hot, inner
 from recurrank.catalogue import Catalogue
 from recurrank.rankers.cascade_ucb import show
 from recurrank.rankers.optimism import Beliefs, no_beliefs, observe, same_counts, selector
-from recurrank.rankers.ranker import Buffer, Ranker, Seed, register
+from recurrank.rankers.ranker import Buffer, Ranker, Seed, nothing_served, register
 
 
 class RandomState(NamedTuple):
@@ -35,7 +35,7 @@ class GreedyState(NamedTuple):
     epsilon: Floats  # (1,)
 
 
-@hot
+@inner
 def shuffle_top(order: Ints, rng: np.random.Generator, slate: Buffer) -> None:
     """The first K places of a fresh shuffle of all items."""
     for k in range(len(slate.items)):
@@ -60,7 +60,7 @@ def oracle_rank(state: OracleState, rng: np.random.Generator, slate: Buffer) -> 
         slate.items[k] = state.best[k]
 
 
-@hot
+@inner
 def share_of_clicks(state: GreedyState, item: int, f: float) -> tuple[float, float]:
     seen = state.beliefs.seen[item]
     return (np.inf, 0.0) if seen == 0 else (state.beliefs.clicks[item] / seen, 0.0)
@@ -96,6 +96,7 @@ class Random(Ranker):
     regret_bound = "linear in T"
     compiled_rank = random_rank
     compiled_learn = nothing_learned
+    compiled_served = nothing_served
 
     def __init__(self, features: ArrayLike | Catalogue, positions: int, rounds: int, seed: Seed = None) -> None:
         super().__init__(features, positions, rounds, seed)
@@ -110,7 +111,7 @@ class Oracle(Ranker):
         positions: K.
         rounds: T; not used.
         seed: it draws nothing.
-        attraction: the truth, a number an item.
+        attraction: the truth, one number per item.
 
     """
 
@@ -121,6 +122,7 @@ class Oracle(Ranker):
     regret_bound = "0"
     compiled_rank = oracle_rank
     compiled_learn = nothing_learned
+    compiled_served = nothing_served
 
     def __init__(
         self, features: ArrayLike | Catalogue, positions: int, rounds: int, seed: Seed = None, *, attraction: ArrayLike

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from recurrank.serving.events import Event, Kind, unpack_clicks, unpack_items
-from recurrank.serving.fold import Config, digest_of, new_fold, unpack_catalogue
+from recurrank.serving.fold import Config, digest_of, intact, new_fold, unpack_catalogue
 from recurrank.serving.store.base import Store, StoredRanker
 
 CHUNK = 10_000
@@ -42,7 +42,7 @@ def replay(store: Store, stored: StoredRanker) -> Finding:
     kept = {snapshot.seq: snapshot for snapshot in store.snapshots(stored.number)}
     faults, count, snapshots = [], 0, len(kept)
     for snapshot in kept.values():
-        if digest_of(snapshot.state) != snapshot.digest:
+        if not intact(stored.number, *snapshot):
             faults.append(f"the snapshot after event {snapshot.seq} is torn or altered; it will be passed over")
     after = 0
     while events := store.events(after, CHUNK, stored.number):
@@ -54,31 +54,10 @@ def replay(store: Store, stored: StoredRanker) -> Finding:
             except ValueError as error:
                 return Finding(stored.name, count, fold.seq, digest_of(fold.save()), snapshots, [*faults, str(error)])
             there = kept.get(fold.seq)
-            if there is not None and digest_of(there.state) == there.digest and fold.save() != there.state:
+            if there is not None and intact(stored.number, *there) and fold.save() != there.state:
                 faults.append(f"the snapshot after event {fold.seq} is not what the log gives")
                 kept.pop(fold.seq)  # said once
     return Finding(stored.name, count, fold.seq, digest_of(fold.save()), snapshots, faults)
-
-
-def verify(store: Store) -> list[str]:
-    """What is wrong with the log as a whole: gaps, and slates that end twice or never began."""
-    faults, last = [], 0
-    served: dict[int, int] = {}  # event -> ranker, of slates that have not ended
-    ended: set[int] = set()
-    for event in all_events(store):
-        if event.seq != last + 1:
-            faults.append(f"events {last + 1} to {event.seq - 1} are missing")
-        last = event.seq
-        if event.kind == Kind.SERVED:
-            served[event.seq] = event.ranker
-        elif event.kind in (Kind.LEARNED, Kind.DROPPED, Kind.REPORTED):
-            if served.get(event.served) != event.ranker:
-                what = "ended before" if event.served in ended else "was never served"
-                faults.append(f"event {event.seq}: its slate {what}")
-            if event.kind != Kind.REPORTED:
-                served.pop(event.served, None)
-                ended.add(event.served)
-    return faults
 
 
 def export(store: Store, path: Path) -> int:

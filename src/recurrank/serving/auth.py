@@ -13,8 +13,15 @@ import os
 import re
 import secrets
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple, Protocol
+
+try:
+    import fcntl
+except ImportError:  # Windows: two commands at once may lose a key there
+    fcntl = None  # type: ignore[assignment]
 
 ROLES = ("rank", "feedback", "admin")
 PREFIX = "rk_"
@@ -29,14 +36,20 @@ class Key(NamedTuple):
     created: float
 
 
+Change = Callable[[list[Key]], list[Key]]
+
+
 class Keys(Protocol):
     """Where keys are kept."""
 
     def all(self) -> list[Key]:
         """Every key, oldest first."""
 
-    def put(self, keys: list[Key]) -> None:
-        """Replace them all."""
+    def change(self, change: Change) -> None:
+        """Replace them all by what ``change`` makes of them, while nobody else does. What it raises leaves them as they are."""
+
+    def close(self) -> None:
+        """Let go of where they are kept."""
 
 
 class KeyFile:
@@ -56,7 +69,25 @@ class KeyFile:
                 f"{self.path}: not a file of keys ({error}); restore it, or delete it and make new keys"
             ) from error
 
-    def put(self, keys: list[Key]) -> None:
+    def close(self) -> None:
+        pass  # the file is open only while it is used
+
+    def change(self, change: Change) -> None:
+        with self._locked():
+            self._write(change(self.all()))
+
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        """Hold the lock beside the file: the file itself is replaced, and a lock on it would go with it."""
+        descriptor = os.open(self.path.with_name(self.path.name + ".lock"), os.O_WRONLY | os.O_CREAT, 0o600)
+        try:
+            if fcntl is not None:
+                fcntl.flock(descriptor, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(descriptor)
+
+    def _write(self, keys: list[Key]) -> None:
         partial = self.path.with_name(self.path.name + ".partial")
         descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
         with os.fdopen(descriptor, "w", encoding="utf-8") as file:
@@ -89,20 +120,27 @@ def create(keys: Keys, name: str, roles: list[str]) -> str:
     for role in roles or [""]:
         if role not in ROLES:
             raise ValueError(f"roles: {role!r} is unknown; choose from {', '.join(ROLES)}")
-    there = keys.all()
-    if any(key.name == name for key in there):
-        raise ValueError(f"name: there is a key called {name!r}; revoke it first, or choose another name")
     secret = PREFIX + secrets.token_urlsafe(32)
-    keys.put([*there, Key(name, hashed(secret), tuple(dict.fromkeys(roles)), time.time())])
+    new = Key(name, hashed(secret), tuple(dict.fromkeys(roles)), time.time())
+
+    def added(there: list[Key]) -> list[Key]:
+        if any(key.name == name for key in there):
+            raise ValueError(f"name: there is a key called {name!r}; revoke it first, or choose another name")
+        return [*there, new]
+
+    keys.change(added)
     return secret
 
 
 def revoke(keys: Keys, name: str) -> None:
     """Make a key worthless; servers notice within seconds."""
-    there = keys.all()
-    if not any(key.name == name for key in there):
-        raise ValueError(f"name: there is no key called {name!r}; `recurrank keys list` shows those that there are")
-    keys.put([key for key in there if key.name != name])
+
+    def without(there: list[Key]) -> list[Key]:
+        if not any(key.name == name for key in there):
+            raise ValueError(f"name: there is no key called {name!r}; `recurrank keys list` shows those that there are")
+        return [key for key in there if key.name != name]
+
+    keys.change(without)
 
 
 def hashed(secret: str) -> str:

@@ -10,11 +10,12 @@ import threading
 import time
 from collections import deque
 from collections.abc import Sequence
-from concurrent.futures import Future
-from typing import Any
+from concurrent.futures import Future, InvalidStateError
+from contextlib import suppress
+from typing import Any, NamedTuple, cast
 
 from recurrank.serving.store import Store, StoreError
-from recurrank.serving.store.base import Operation
+from recurrank.serving.store.base import Locked, Operation
 
 LARGEST = 2_000
 """Operations in one transaction."""
@@ -32,8 +33,25 @@ WAITING = 20_000
 """Operations that may wait; more are refused."""
 
 
+PATROL, PATIENCE = 0.25, 9
+"""Seconds between two looks at who waits, and how many looks later an operation that was not written is refused."""
+
+
 class Busy(StoreError):
     """More is asked for than the store can write."""
+
+
+class Unanswered(StoreError):
+    """The store did not answer in time. Whether it was written is not known; the same operation again counts once."""
+
+
+class _Job(NamedTuple):
+    """Operations of one caller."""
+
+    operations: Sequence[Operation]
+    future: Any
+    loop: asyncio.AbstractEventLoop | None
+    since: int
 
 
 class Committer:
@@ -41,34 +59,64 @@ class Committer:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._waiting: deque[tuple[Sequence[Operation], Any]] = deque()
+        self.failed: str | None = None  # why the last transaction failed, if it did
+        self.wrote = time.monotonic()  # when one last succeeded
+        self._waiting: deque[_Job] = deque()
+        self._writing: list[_Job] = []  # by the thread
         self._size = 0
         self._wake = threading.Condition()
         self._stopping = False
-        self._gathered: list[tuple[Sequence[Operation], Any]] = []
+        self._gathered: list[_Job] = []
         self._usual, self._slow_until = 0.0, float("-inf")
+        self._looks, self._patrolling = 0, False
         self._thread = threading.Thread(target=self._run, name="recurrank-commit", daemon=True)
         self._thread.start()
 
     def submit(self, operations: Sequence[Operation]) -> list[Any]:
         """Do these, and wait until they are on disk."""
         future: Future[list[Any]] = Future()
-        self._put(operations, future)
-        return future.result()
+        self._put(_Job(operations, future, None, 0))
+        try:
+            return future.result(PATROL * PATIENCE)
+        except TimeoutError:
+            future.cancel()
+            raise _unanswered() from None
 
     async def submit_async(self, operations: Sequence[Operation]) -> list[Any]:
         """The same from an event loop."""
         loop = asyncio.get_running_loop()
-        future: asyncio.Future[list[Any]] = loop.create_future()
+        job = _Job(operations, loop.create_future(), loop, self._looks)
         if self._store.shared or time.monotonic() < self._slow_until:
-            self._put(operations, future)
+            self._put(job)
+            self._watch(loop)
         else:
             if self._stopping:
                 raise StoreError("the service is stopping; try again elsewhere or later")
-            self._gathered.append((operations, future))
+            self._gathered.append(job)
             if len(self._gathered) == 1:
                 loop.call_soon(self._look, loop, loop.time() + GATHER, 1, 0)
-        return await future
+        return cast("list[Any]", await job.future)
+
+    def _watch(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Look from time to time whether somebody has waited for too long."""
+        if not self._patrolling:
+            self._patrolling = True
+            loop.call_later(PATROL, self._patrol, loop)
+
+    def _patrol(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Refuse who has waited for too long. By looks, not by a clock: time that the process was stopped does not count."""
+        self._looks += 1
+        with self._wake:
+            late = [job for job in self._waiting if job.loop is loop and self._looks - job.since > PATIENCE]
+            if late:
+                gone = {id(job) for job in late}
+                self._waiting = deque(job for job in self._waiting if id(job) not in gone)
+                self._size -= sum(len(job.operations) for job in late)
+            late += [job for job in self._writing if job.loop is loop and self._looks - job.since > PATIENCE]
+            self._patrolling = bool(self._waiting or self._writing)
+        _settle_all([(job.future, _unanswered()) for job in late])
+        if self._patrolling:
+            loop.call_later(PATROL, self._patrol, loop)
 
     def _look(self, loop: asyncio.AbstractEventLoop, until: float, size: int, quiet: int) -> None:
         """Write when nobody seems to be about to add to what has gathered: answering requests brings the next ones."""
@@ -77,66 +125,76 @@ class Committer:
             loop.call_soon(self._look, loop, until, len(self._gathered), quiet)
             return
         group, self._gathered = self._gathered, []
-        if self._store.busy:  # with something large: not to be waited for here
+        # In the event loop itself: for a file on a fast disk, handing a transaction to a thread costs several times what the
+        # transaction does. Where it would have to wait for another one, or the disk is slow, the thread does it.
+        began = time.monotonic()
+        try:
+            if self._store.busy:
+                raise Locked
+            self._write(group, wait=False)
+        except Locked:
             with self._wake:
                 self._waiting.extend(group)
-                self._size += sum(len(operations) for operations, _ in group)
+                self._size += sum(len(job.operations) for job in group)
                 self._wake.notify()
+            self._watch(loop)
             return
-        # In the event loop itself: for a file on a fast disk, handing a transaction to a thread costs several times what the
-        # transaction does. Should the disk be slow, the thread takes over for a while.
-        began = time.monotonic()
-        self._write(group)
         ended = time.monotonic()
         self._usual += (ended - began - self._usual) / 16
         if self._usual > SLOW:
             self._usual, self._slow_until = 0.0, ended + 10
 
-    def stop(self) -> None:
-        """Write what is waiting, and end."""
+    def stop(self, seconds: float | None = None) -> None:
+        """Write what is waiting, and end; within so many seconds, or leave it."""
         with self._wake:
             self._stopping = True
             self._wake.notify()
-        self._thread.join()
+        self._thread.join(seconds)
 
-    def _put(self, operations: Sequence[Operation], future: Any) -> None:
+    def _put(self, job: _Job) -> None:
         with self._wake:
             if self._stopping:
                 raise StoreError("the service is stopping; try again elsewhere or later")
             if self._size >= WAITING:
                 raise Busy("too many operations are waiting to be written; try again later")
-            self._size += len(operations)
-            self._waiting.append((operations, future))
+            self._size += len(job.operations)
+            self._waiting.append(job)
             self._wake.notify()
 
     def _run(self) -> None:
         while True:
             with self._wake:
+                self._writing = []
                 while not self._waiting and not self._stopping:
                     self._wake.wait()
                 if not self._waiting:
                     return
                 group = [self._waiting.popleft()]
-                size = len(group[0][0])
-                while self._waiting and size + len(self._waiting[0][0]) <= LARGEST:
+                size = len(group[0].operations)
+                while self._waiting and size + len(self._waiting[0].operations) <= LARGEST:
                     group.append(self._waiting.popleft())
-                    size += len(group[-1][0])
+                    size += len(group[-1].operations)
                 self._size -= size
+                self._writing = group = [job for job in group if not job.future.cancelled()]  # whose callers wait still
             self._write(group)
 
-    def _write(self, group: list[tuple[Sequence[Operation], Any]]) -> None:
+    def _write(self, group: list[_Job], wait: bool = True) -> None:
         answers: list[Any]
         try:
-            outcomes = iter(self._store.commit([operation for operations, _ in group for operation in operations]))
-            answers = [[next(outcomes) for _ in operations] for operations, _ in group]
+            outcomes = iter(self._store.commit([operation for job in group for operation in job.operations], wait))
+            answers = [[next(outcomes) for _ in job.operations] for job in group]
+            self.failed, self.wrote = None, time.monotonic()
+        except Locked:
+            raise
         except Exception as error:
+            self.failed = str(error) or type(error).__name__
             answers = [error] * len(group)
         loops: dict[Any, list[tuple[Any, Any]]] = {}
-        for (_, future), answer in zip(group, answers, strict=True):
-            if isinstance(future, Future):
-                _settle(future, answer)
+        for job, answer in zip(group, answers, strict=True):
+            if job.loop is None:
+                _settle_all([(job.future, answer)])
             else:
-                loops.setdefault(future.get_loop(), []).append((future, answer))
+                loops.setdefault(job.loop, []).append((job.future, answer))
         for loop, settled in loops.items():
             if threading.current_thread() is not self._thread:  # this is the event loop's own
                 _settle_all(settled)
@@ -147,14 +205,16 @@ class Committer:
                 continue
 
 
+def _unanswered() -> Unanswered:
+    return Unanswered("the store does not answer")
+
+
 def _settle_all(settled: list[tuple[Any, Any]]) -> None:
     for future, answer in settled:
-        if not future.done():  # the caller may have gone
-            _settle(future, answer)
-
-
-def _settle(future: Any, answer: Any) -> None:
-    if isinstance(answer, Exception):
-        future.set_exception(answer)
-    else:
-        future.set_result(answer)
+        if future.done():  # the caller may have gone
+            continue
+        with suppress(InvalidStateError):  # just now
+            if isinstance(answer, Exception):
+                future.set_exception(answer)
+            else:
+                future.set_result(answer)

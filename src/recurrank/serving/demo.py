@@ -17,6 +17,7 @@ import numpy as np
 from recurrank.catalogue import Catalogue
 from recurrank.clicks import make
 from recurrank.problem import Problem
+from recurrank.seeds import stream
 from recurrank.serving.fold import Config
 from recurrank.serving.service import Service
 from recurrank.serving.store import StoreError
@@ -25,7 +26,7 @@ from recurrank.serving.store.base import Report
 NAME, OTHER = "demo", "demo-balanced"
 ALGORITHMS = {NAME: ("recurrank", {"design": "spanner"}), OTHER: ("balanced", {})}
 ITEMS, POSITIONS, PACE, GROUP = 120, 5, 240, 12
-"""PACE is slates a second with each ranker, GROUP how many at a time."""
+"""PACE is slates per second with each ranker, GROUP how many at a time."""
 BEST = (0.95, 0.9, 0.6, 0.55, 0.3)
 """Attraction of the best films; that of the others is below 0.2."""
 
@@ -38,12 +39,12 @@ _WORDS = (
 def titles(count: int) -> list[str]:
     """Invented ones, all different, in a random order that is always the same."""
     every = [f"The {first} {second}" for first in _WORDS[0].split() for second in _WORDS[1].split()]
-    return [every[place] for place in np.random.default_rng(7).permutation(len(every))[:count]]
+    return [every[place] for place in stream(0, "demo", 1).permutation(len(every))[:count]]
 
 
 def films() -> Problem:
     """Attractions as above, linear in four features that do not show which they are."""
-    rng = np.random.default_rng(0)
+    rng = stream(0, "demo", 0)
     attraction = np.concatenate([BEST, rng.uniform(0.02, 0.2, ITEMS - len(BEST))])
     plain = np.column_stack([attraction - 0.3, rng.normal(0, 0.35, (ITEMS, 2)), np.ones(ITEMS)])
     turned, _ = np.linalg.qr(rng.normal(size=(4, 4)))

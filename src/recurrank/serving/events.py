@@ -30,7 +30,7 @@ class Event(NamedTuple):
         ranker: the ranker's number.
         kind: what happened, a :class:`Kind` as its number.
         served: for what happens to a slate, the place of the event that served it.
-        clicks: the positions clicked, a bit a position.
+        clicks: the positions clicked, one bit per position.
         payload: the slate, of SERVED, LEARNED and DROPPED as the store returns them (it is stored once).
         at: the server's wall clock, for people; nothing depends on it.
 
@@ -57,7 +57,7 @@ def unpack_items(payload: bytes, positions: int) -> tuple[int, ...]:
 
 
 def pack_clicks(positions: int, clicked: list[int]) -> bytes:
-    """A bit a position."""
+    """One bit per position."""
     bits = bytearray((positions + 7) // 8)
     for position in clicked:
         bits[position >> 3] |= 1 << (position & 7)

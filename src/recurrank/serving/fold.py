@@ -1,7 +1,7 @@
 """A ranker's state as a fold of its log: the same events give the same bytes, wherever and whenever they are folded.
 
-Folding never ranks: slates come from copies (``Ranker.adopt``), so that nothing random happens here but what the algorithm
-itself decides from its own seed.
+Slates come from copies of the ranker (``Ranker.adopt``), so that nothing random happens here but what the algorithm itself
+decides from its own seed.
 
     state = snapshot  or  a new ranker
     state.apply(events of the log after it)
@@ -21,8 +21,9 @@ import numpy as np
 from recurrank._arrays import Ints
 from recurrank.catalogue import Catalogue
 from recurrank.rankers import make
-from recurrank.rankers.ranker import Buffer, Ranker
+from recurrank.rankers.ranker import RULES, Buffer, Ranker
 from recurrank.rankers.saving import load
+from recurrank.seeds import Given
 from recurrank.serving import rounds
 from recurrank.serving.events import Event, Kind
 from recurrank.serving.tally import Tally
@@ -30,12 +31,18 @@ from recurrank.serving.tally import Tally
 COUNTS = ("served", "learned", "dropped", "clicks")
 _SLATES = (int(Kind.SERVED), int(Kind.LEARNED), int(Kind.DROPPED))
 _PART = 8 << 20
+STREAMS = RULES
+"""How rankers that are made now derive their random stream and decide (``Config.streams``)."""
 _FORMAT = 2
 """Of saved folds. One of another format is passed over, and the log makes up for it."""
 
 
-class Config(msgspec.Struct, frozen=True, kw_only=True):
-    """What a ranker was asked to be. Times are in seconds."""
+class Config(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What a ranker was asked to be. Times are in seconds. A field with a default was not stored by older versions.
+
+    ``streams`` is how the ranker's random stream follows from its seed: ``STREAMS`` by name (``seeds.py``), 1 in version 0.1.0.
+    It is also the version of the rules by which the ranker decides (``rankers.ranker.RULES``).
+    """
 
     algorithm: str
     positions: int
@@ -44,6 +51,14 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     window_seconds: float
     unreported: str
     options: dict[str, Any]
+    streams: int = 1
+
+
+def digests(config: Config, catalogue: Catalogue) -> list[str]:
+    """What tells whether a repeated request is the same: its digest as this version stores it, and as version 0.1.0 did."""
+    asked = (config, msgspec.structs.replace(config, streams=1))
+    described = [msgspec.json.encode(one, order="deterministic") for one in asked]
+    return [hashlib.sha256(one + catalogue.fingerprint.encode()).hexdigest() for one in described]
 
 
 class Fold:
@@ -96,10 +111,10 @@ class Fold:
 
     def _apply(self, slates: list[Event]) -> None:
         ranker, positions = self.ranker, self.ranker.positions
-        sizes = np.fromiter((len(event.payload) for event in slates), np.int64, len(slates))
+        sizes = np.fromiter((_size(event.payload) for event in slates), np.int64, len(slates))
         wrong = (sizes < 4 * positions) | (sizes > 20 * positions) | ((sizes - 4 * positions) % 16 != 0)
         width = (positions + 7) // 8
-        wrong |= np.fromiter((len(event.clicks) not in (0, width) for event in slates), np.bool_, len(slates))
+        wrong |= np.fromiter((_size(event.clicks) not in (0, width) for event in slates), np.bool_, len(slates))
         if wrong.any():
             first = int(np.argmax(wrong))
             if first:
@@ -114,7 +129,7 @@ class Fold:
         while True:
             served = int(self._counts[0])
             done = rounds.fold(
-                ranker.state, ranker.rng, self._slate, self._clicks, kinds, words, ends, bits, done,
+                ranker.state, ranker.rng, ranker.rules, self._slate, self._clicks, kinds, words, ends, bits, done,
                 self._counts, self.shown, self.clicked, self.at, self.tally, why,
             )  # fmt: skip
             ranker.served += int(self._counts[0]) - served
@@ -135,19 +150,25 @@ class Fold:
         return msgspec.msgpack.encode(parts, order="deterministic")
 
     @classmethod
-    def load(cls, state: bytes, catalogue: Catalogue) -> Fold:
-        """What was saved; ValueError when it was not."""
+    def load(cls, state: bytes, catalogue: Catalogue, streams: int = STREAMS) -> Fold:
+        """What was saved of a ranker with these ``Config.streams``; ValueError when it was not."""
         try:
             version, seq, counts, shown, clicked, at, tally, ranker = msgspec.msgpack.decode(state)
             if version != _FORMAT:
                 raise ValueError(f"snapshot: of format {version}, not {_FORMAT}")
             fold = cls(load(ranker, catalogue), seq)
+            fold.ranker.follow(streams)
             fold.tally = Tally.unpack(tally, fold.ranker.positions)
             fold._counts[:] = [counts[name] for name in COUNTS]
             fold.shown, fold.clicked, fold.at = (np.frombuffer(part, "<i8").astype(np.int64) for part in (shown, clicked, at))
         except (msgspec.DecodeError, KeyError, TypeError) as error:
             raise ValueError(f"snapshot: not one ({error})") from error
         return fold
+
+
+def _size(field: Any) -> int:
+    """Of bytes; what somebody put in their place has none."""
+    return len(field) if type(field) is bytes else -1
 
 
 def _strange(event: Event) -> ValueError:
@@ -161,10 +182,22 @@ def new_fold(config: Config, catalogue: Catalogue) -> Fold:
         features=catalogue,
         positions=config.positions,
         rounds=config.rounds,
-        seed=config.seed,
+        seed=config.seed if config.streams == STREAMS else Given(config.seed),
         **config.options,
     )
     return Fold(made)
+
+
+def sealed(ranker: int, seq: int, state: bytes) -> str:
+    """The digest of a snapshot: of whose it is and after which event, too."""
+    whole = hashlib.sha256(f"{ranker}/{seq}/".encode())
+    whole.update(state)
+    return f"2:{whole.hexdigest()}"
+
+
+def intact(ranker: int, seq: int, digest: str, state: bytes) -> bool:
+    """Whether a snapshot is what was kept. Older versions sealed only the state."""
+    return isinstance(state, bytes) and digest in (sealed(ranker, seq, state), digest_of(state))
 
 
 def digest_of(state: bytes) -> str:

@@ -11,7 +11,7 @@ import numpy as np
 
 from recurrank._arrays import Bools, Ints
 from recurrank._compiled import hot
-from recurrank.rankers.ranker import Buffer, count, drop, learn, rank
+from recurrank.rankers.ranker import Buffer, drop, learn, rank, served
 from recurrank.serving.events import Kind
 from recurrank.serving.tally import Tally, tally_round
 
@@ -39,6 +39,7 @@ def draw(state: Any, rng: np.random.Generator, slate: Buffer, items: Any, marks:
 def fold(
     state: Any,
     rng: np.random.Generator,
+    rules: int,
     slate: Buffer,
     clicks: Bools,
     kinds: Any,
@@ -56,7 +57,7 @@ def fold(
     """Events from ``start`` on, up to one that makes a decision due or cannot be; how many are done.
 
     ``words`` are the slates of all events, end to end, as 32-bit numbers: items, then marks, two words a number; ``ends``
-    is where each one's end. ``bits`` has a row an event with a bit a position. ``why`` says why it stopped before the end.
+    is where each one's end. ``bits`` has one row per event, one bit per position. ``why`` says why it stopped before the end.
     """
     positions, why[0] = len(slate.items), 0
     for i in range(start, len(kinds)):
@@ -75,7 +76,7 @@ def fold(
         if used < positions:
             slate.marks[used, 0] = -1
         if kinds[i] == SERVED:
-            count(state, rng, slate)
+            served(state, rng, slate, rules)
             counts[0] += 1
         elif kinds[i] == DROPPED:
             drop(state, slate)

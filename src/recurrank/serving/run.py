@@ -1,36 +1,41 @@
-"""A server that runs until it is told to stop, and then drains within ten seconds."""
+"""A server that runs until it is told to stop, and then drains within ten seconds, whatever the store does."""
 
 from __future__ import annotations
 
-import logging
+import os
 import signal
-import sys
+import threading
 from collections.abc import Callable
-from typing import Any
+from types import FrameType
 
 import structlog
 import uvicorn
 
-from recurrank.serving import auth
 from recurrank.serving.http.app import Pages, make_app
+from recurrank.serving.http.connections import ACCEPT, Connections, Crowd, lengthen_queue
 from recurrank.serving.http.gate import Limits
+from recurrank.serving.http.keyring import KeyRing
+from recurrank.serving.json_log import log_as_json
 from recurrank.serving.service import Service
 
-DRAIN = 8
-"""Seconds that requests may take after SIGTERM or Ctrl-C; the rest of ten is for the last commit and snapshot."""
+log = structlog.get_logger("recurrank.run")
+
+DRAIN, END = 5, 9.0
+"""Seconds after SIGTERM or Ctrl-C: that requests may take, and after which the process ends whatever it is doing."""
 
 
 def serve(
     service: Service,
-    keys: auth.Keys,
+    keys: KeyRing,
     limits: Limits,
     host: str,
     port: int,
     ready: Callable[[str], None],
     pages: Pages | None = None,
+    crowd: Crowd | None = None,
 ) -> None:
     """Run until SIGTERM or SIGINT. ``ready`` is called with the address once it listens."""
-    _log_as_json()
+    log_as_json()
     config = uvicorn.Config(
         make_app(service, keys, limits, pages),
         host=host,
@@ -41,7 +46,10 @@ def serve(
         proxy_headers=False,
         timeout_graceful_shutdown=DRAIN,
         timeout_keep_alive=30,
+        backlog=ACCEPT,
         lifespan="off",
+        ws="none",
+        http=Connections(crowd or Crowd()).protocol(),
     )
     server = _Server(config, ready, pages)
     # uvicorn raises a signal again once it has drained; by then it has done its work
@@ -71,22 +79,26 @@ class _Server(uvicorn.Server):
             return
         if self.started:
             self.listened = True
+            for listening in (listening for server in self.servers for listening in server.sockets):
+                lengthen_queue(listening)
             name, port = self.servers[0].sockets[0].getsockname()[:2]
             self._ready(f"http://{f'[{name}]' if ':' in name else name}:{port}")
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        if not self.should_exit:
+            watchdog = threading.Timer(END, _end)
+            watchdog.daemon = True
+            watchdog.start()
+        super().handle_exit(sig, frame)
 
     async def shutdown(self, sockets: list[object] | None = None) -> None:  # type: ignore[override]
         if self._pages is not None:
             self._pages.stop()  # streams have no end of their own
+        self.config.app.stop()  # type: ignore[union-attr]
         await super().shutdown(sockets=sockets)  # type: ignore[arg-type]
 
 
-def _log_as_json() -> None:
-    """A line of JSON an event, on standard error."""
-    stamp = structlog.processors.TimeStamper(fmt="iso", utc=True)
-    plain: list[Any] = [structlog.processors.add_log_level, stamp, structlog.processors.dict_tracebacks]
-    structlog.configure(
-        processors=[*plain, structlog.processors.JSONRenderer()],
-        logger_factory=structlog.PrintLoggerFactory(file=sys.stderr),
-        cache_logger_on_first_use=True,
-    )
-    logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)
+def _end() -> None:
+    """A store or a client that does not let go must not keep the process: what was acknowledged is on disk."""
+    log.error("stopped before everything had ended; nothing that was acknowledged is lost", seconds=END)
+    os._exit(1)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from recurrank.rankers.recurrank import RecurRank
+from recurrank.rankers.knowledge import KnownBlock
 
 if TYPE_CHECKING:
     from recurrank.serving.service import Desk
@@ -20,13 +20,11 @@ def status_of(desk: Desk) -> dict[str, Any]:
     """All numbers are of the slates that were learned from."""
     with desk.folding:
         fold, config = desk.fold, desk.config
-        ranker = fold.ranker
         learned = fold.counts["learned"]
-        rate = fold.clicked / np.maximum(fold.shown, 1)
-        if isinstance(ranker, RecurRank):
-            leading = [int(item) for item in ranker.state.leaders[:BEST]]
-        else:
-            leading = [int(item) for item in np.argsort(-rate, kind="stable")[:BEST]]
+        known = fold.ranker.knowledge()
+        leading = known.leaders
+        if leading is None:
+            leading = np.argsort(-(fold.clicked / np.maximum(fold.shown, 1)), kind="stable").tolist()
         return {
             "name": desk.stored.name,
             "algorithm": config.algorithm,
@@ -41,23 +39,14 @@ def status_of(desk: Desk) -> dict[str, Any]:
             "open": len(desk.open),
             "click_rate": fold.counts["clicks"] / learned if learned else None,
             "click_rate_by_position": [int(clicks) / learned for clicks in fold.at] if learned else None,
-            "blocks": _blocks(ranker) if isinstance(ranker, RecurRank) else None,
-            "best": [_item(desk, item) for item in leading],
+            "blocks": None if known.blocks is None else [_block(block) for block in known.blocks],
+            "best": [_item(desk, item) for item in leading[:BEST]],
         }
 
 
-def _blocks(ranker: RecurRank) -> list[dict[str, Any]]:
-    return [
-        {
-            "id": block.id,
-            "phase": block.phase,
-            "first": block.first,
-            "last": block.first + block.width - 1,
-            "items": block.size,
-            "progress": block.progress,
-        }
-        for block in ranker.blocks
-    ]
+def _block(block: KnownBlock) -> dict[str, Any]:
+    positions = {"first": block.first, "last": block.first + block.width - 1}
+    return {"id": block.id, "phase": block.phase, **positions, "items": block.items, "progress": block.progress}
 
 
 def _item(desk: Desk, item: int) -> dict[str, Any]:

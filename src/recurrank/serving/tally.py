@@ -3,7 +3,7 @@
 | what                                   | how                                                                        |
 |----------------------------------------|----------------------------------------------------------------------------|
 | clicks over time                       | at most ``BINS`` bins of equal width; when they are full, two become one   |
-| clicks a slate at the start, and now   | the first ``SPAN`` rounds, and the last ``SPAN``, each exactly             |
+| clicks per slate at the start, and now   | the first ``SPAN`` rounds, and the last ``SPAN``, each exactly             |
 | what the last slates showed            | the last ``SLATES`` of them                                                |
 
 A round is a slate that was learned from. Like all of a fold, the same events give the same bytes.
@@ -53,7 +53,7 @@ class Tally(NamedTuple):
         return Tally(*(part.astype(old.dtype).reshape(old.shape) for part, old in zip(parts, like, strict=True)))
 
     def rates(self, rounds: int) -> tuple[float | None, float | None]:
-        """Clicks a slate in the first SPAN rounds and in the last; None before there is any."""
+        """Clicks per slate in the first SPAN rounds and in the last; None before there is any."""
         known = min(rounds, SPAN)
         return (int(self.early[0]) / known, int(self.late.sum()) / known) if known else (None, None)
 

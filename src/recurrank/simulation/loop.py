@@ -6,10 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from recurrank._arrays import Bools, Floats, Ints, as_seed
+from recurrank._arrays import Bools, Floats, Ints
 from recurrank._compiled import hot
 from recurrank.clicks.model import ClickModel, examine, sample
+from recurrank.plugins import plainly
 from recurrank.rankers.ranker import Buffer, Ranker, learn, rank
+from recurrank.seeds import stream
 
 
 @hot
@@ -50,6 +52,7 @@ class Simulation:
 
     Attributes:
         round: how many rounds have been played.
+        optimum: the ranking that regret is measured against.
         lost: regret by position so far, in expectation.
         due: whether the ranker has a decision to make before the next round.
 
@@ -63,8 +66,10 @@ class Simulation:
         if model.positions is not None and model.positions < ranker.positions:
             raise ValueError(f"model: parameters for {model.positions} positions, but the ranker shows {ranker.positions}")
         self.ranker, self.model = ranker, model
-        self.users = np.random.Generator(np.random.PCG64(as_seed(seed)))
-        self.best = model.expected(model.best(ranker.positions))
+        self.users = stream(seed, "users", ranker.served)
+        with plainly():
+            self.optimum = model.optimum(ranker.positions)
+        self.best = self.optimum.expected
         self.round = 0
         self.lost = np.zeros(ranker.positions)
         self._clicked = np.zeros(1, np.int64)
@@ -79,10 +84,11 @@ class Simulation:
         return int(self._clicked[0])
 
     def prepare(self) -> None:
-        """Compile what is not compiled yet, playing no round."""
-        self.ranker.prepare()
-        if self.model.state is not None:
-            self._play(0)
+        """Compile what is not compiled yet, playing no round; ValueError where numba cannot compile a user's own code."""
+        with plainly():
+            self.ranker.prepare()
+            if self.model.state is not None:
+                self._play(0)
 
     def advance(self, until: int) -> None:
         """Play to round ``until``, or to the first decision on the way (then ``due``): ``ranker.plan()`` makes it."""

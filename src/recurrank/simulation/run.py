@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from recurrank._arrays import Floats, Ints, as_count
+from recurrank._frames import frame
 from recurrank.clicks.model import ClickModel
+from recurrank.clicks.optimum import EXACT
 from recurrank.rankers.ranker import Ranker
 from recurrank.simulation.loop import Simulation
 
@@ -23,6 +25,7 @@ class Run(NamedTuple):
         regret: expected clicks of the best ranking less those of what was shown, summed up to each checkpoint.
         clicks: clicks seen up to each checkpoint.
         seconds: time of the rounds and decisions, without compilation.
+        optimum: "exact" when regret is against the best ranking there is; "best found" when nobody knows (it may be negative).
 
     """
 
@@ -30,6 +33,26 @@ class Run(NamedTuple):
     regret: Floats
     clicks: Ints
     seconds: float
+    optimum: str = EXACT
+
+    def to_frame(self) -> Any:
+        """A pandas DataFrame, one row per checkpoint."""
+        return frame({"rounds": self.rounds, "regret": self.regret, "clicks": self.clicks})
+
+    def _repr_html_(self) -> str:
+        """The regret curve and the final numbers, for notebooks."""
+        rounds, regret = int(self.rounds[-1]), float(self.regret[-1])
+        top = max(float(self.regret.max()), 1e-300)
+        points = " ".join(
+            f"{300 * t / rounds:.1f},{100 - 95 * max(r, 0.0) / top:.1f}" for t, r in zip(self.rounds, self.regret, strict=True)
+        )
+        return (
+            f"<figure><svg viewBox='-2 0 304 102' width='304' role='img' aria-label='regret over {rounds:,} rounds'>"
+            "<path d='M0 0V100H300' fill='none' stroke='#9aa5b1'/>"
+            f"<polyline points='{points}' fill='none' stroke='#c0392b' stroke-width='1.5'/></svg>"
+            f"<figcaption>regret {regret:,.2f} after {rounds:,} rounds, {int(self.clicks[-1]):,} clicks, "
+            f"{self.seconds:.2f} s (optimum: {self.optimum})</figcaption></figure>"
+        )
 
 
 def simulate(
@@ -43,13 +66,14 @@ def simulate(
 ) -> Run:
     """Let ``ranker`` rank and learn for ``rounds`` rounds of users who click as ``model`` says.
 
-    The ranker goes on from where it is, and is changed. The same ranker, model and seed give the same result.
+    The ranker goes on from where it is, and is changed. The same ranker, model and seed give the same result; the same
+    ranker again meets new users, also with the same seed.
 
     Args:
         ranker: what ranks.
         model: how users click, over the same items.
         rounds: how many rounds to play.
-        seed: of the users.
+        seed: of the users. It may be the ranker's: each derives its own stream from it.
         checkpoints: rounds at which to note regret and clicks; by default about 100, evenly spread on a log scale.
         progress: called now and then with the number of rounds played.
 
@@ -77,7 +101,7 @@ def simulate(
             regret[i], clicks[i] = simulation.lost.sum(), simulation.clicked
         if progress is not None:
             progress(simulation.round)
-    return Run(marks, regret, clicks, time.perf_counter() - began)
+    return Run(marks, regret, clicks, time.perf_counter() - began, simulation.optimum.kind)
 
 
 def _checkpoints(rounds: int, given: ArrayLike | None) -> Ints:

@@ -79,7 +79,7 @@ def watch(ranker: RecurRank, model: ClickModel, theta: ArrayLike, rounds: int, s
     rounds = as_count("rounds", rounds)
     truth = as_array("theta", theta)
     if truth.shape != (ranker.catalogue.dim,):
-        raise ValueError(f"theta: shape is {truth.shape}; it should be ({ranker.catalogue.dim},), a number a feature")
+        raise ValueError(f"theta: shape is {truth.shape}; it should be ({ranker.catalogue.dim},), one number per feature")
     attraction = ranker.catalogue.features @ truth
     if attraction.shape != model.attraction.shape or np.abs(attraction - model.attraction).max() > 1e-6:
         raise ValueError("theta: <theta, a> is not the click model's attraction; give the theta that the model was made with")

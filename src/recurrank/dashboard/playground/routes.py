@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
 import msgspec
-from litestar import Request, Response, post
+from litestar import Request, Response
 from litestar.response import Stream
 
 from recurrank.clicks import names as click_models
@@ -15,6 +15,7 @@ from recurrank.dashboard.playground import setup
 from recurrank.dashboard.playground.runner import Runner
 from recurrank.rankers import names as rankers
 from recurrank.serving.http.problems import problem
+from recurrank.serving.http.routes import Route, route
 
 HEADERS = {"cache-control": "no-store", "x-content-type-options": "nosniff", "x-accel-buffering": "no"}
 
@@ -45,14 +46,14 @@ class Playground:
             "rankers": rankers(),
         }
 
-    def handlers(self) -> list[Any]:
+    def routes(self) -> list[Route]:
         """The routes; they are POST, so that no page of another origin can start anything."""
 
-        @post("/dash/playground/warm", include_in_schema=False, status_code=204)
+        @route("POST", "/dash/playground/warm", "admin", include_in_schema=False, status_code=204)
         async def warm() -> None:
             self.warm()
 
-        @post("/dash/playground/run", include_in_schema=False, status_code=200)
+        @route("POST", "/dash/playground/run", "admin", include_in_schema=False, status_code=200)
         async def run(request: Request[Any, Any, Any]) -> Response[Any]:
             asked, errors = setup.read(msgspec.json.decode(await request.body(), type=dict[str, str]))
             if asked is None:

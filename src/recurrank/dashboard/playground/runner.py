@@ -13,12 +13,12 @@ from typing import Any
 import msgspec
 
 from recurrank.dashboard.playground.setup import Setup
-from recurrank.serving.http.problems import Refused
+from recurrank.serving.http.slots import Slot, Slots
 
 RUNS = 2
 """Simulations at a time."""
 SECONDS = 300.0
-"""That a simulation may take."""
+"""Time limit of one simulation, in seconds."""
 IDLE = 600.0
 """Seconds after which a worker that nobody needed ends."""
 ONE_THREAD = dict.fromkeys(("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"), "1")
@@ -34,7 +34,7 @@ class Runner:
         self._starting: asyncio.Task[None] | None = None
         self._idle: asyncio.TimerHandle | None = None
         self._processes: set[Process] = set()
-        self._running = 0
+        self._slots = Slots(RUNS, f"playground: {RUNS} simulations run already; stop one, or wait", retry=5)
         self._ended = False
 
     def warm(self) -> None:
@@ -71,12 +71,9 @@ class Runner:
 
     def run(self, setup: Setup) -> AsyncIterator[tuple[str, bytes]]:
         """What happens, as it happens: names of events, and JSON. Refused when too much is going on."""
-        if self._running >= RUNS:
-            raise Refused(503, f"playground: {RUNS} simulations run already; stop one, or wait", {"retry-after": "5"})
-        return self._run(setup)
+        return self._run(setup, self._slots.take())
 
-    async def _run(self, setup: Setup) -> AsyncIterator[tuple[str, bytes]]:
-        self._running += 1
+    async def _run(self, setup: Setup, slot: Slot) -> AsyncIterator[tuple[str, bytes]]:
         process = None
         try:
             process = await self._take()
@@ -94,7 +91,7 @@ class Runner:
         except (BrokenPipeError, ConnectionResetError):
             yield "problem", _problem("The simulation could not be started; try again.")
         finally:
-            self._running -= 1
+            slot.release()
             if process is not None:
                 _kill(process)
                 self._processes.discard(process)

@@ -104,7 +104,7 @@ def read(given: Mapping[str, Any]) -> tuple[Setup | None, dict[str, str]]:
     chosen = list(dict.fromkeys(name for name in texts["rankers"].split(",") if name))
     unknown = [name for name in chosen if name not in rankers()]
     if unknown:
-        errors["rankers"] = f"{unknown[0][:40]!r} is no ranker."
+        errors["rankers"] = f"{unknown[0][:40]!r} is not a ranker."
     elif not 1 <= len(chosen) <= RANKERS:
         errors["rankers"] = f"Choose 1 to {RANKERS} rankers."
     rounds, seed = whole("rounds", 100, ROUNDS), whole("seed", 0, 2**31 - 1)

@@ -1,7 +1,7 @@
 """A process that plays one simulation: ``python -m recurrank.dashboard.playground.worker``.
 
-It gets ready, waits for a line of JSON on standard input, plays, and prints what happens: a line an event, its name, a tab, and
-JSON. It is nice to others (the service has to answer meanwhile), has a limit on its memory, and ends when nobody listens.
+It gets ready, waits for a line of JSON on standard input, plays, and prints what happens: one line per event, its name, a tab,
+and JSON. It is nice to others (the service has to answer meanwhile), has a limit on its memory, and ends when nobody listens.
 """
 
 from __future__ import annotations
@@ -18,12 +18,13 @@ import numpy as np
 
 from recurrank import clicks, rankers
 from recurrank.clicks.model import ClickModel
+from recurrank.clicks.optimum import WARNING
 from recurrank.clicks.presets import defaults
 from recurrank.dashboard.knowledge import boxes
 from recurrank.dashboard.playground.setup import DEFAULTS, Setup, read
+from recurrank.plugins import load_inherited
 from recurrank.problem import Problem, synthetic
 from recurrank.rankers.ranker import Ranker
-from recurrank.rankers.recurrank import RecurRank
 from recurrank.simulation.loop import Simulation
 
 Say = Callable[[str, Any], None]
@@ -33,6 +34,7 @@ POINTS = 200
 OFTEN = 0.1
 """Seconds between two messages about curves."""
 MEMORY = 6 << 30
+"""Bytes of address space that a simulation may take, libraries included."""
 NICE = 10
 
 
@@ -40,6 +42,7 @@ def main() -> None:
     """Get ready, wait, play."""
     os.nice(NICE)
     _limit_memory()
+    load_inherited()
     warm_up(lambda: bool(select.select([sys.stdin], [], [], 0)[0]))
     line = sys.stdin.readline()
     if not line:
@@ -79,15 +82,16 @@ def warm_up(asked: Callable[[], bool]) -> None:
     for name in small.rankers:
         if asked():
             return
-        Player(name, _ranker(small, name, problem, np.random.SeedSequence(0)), model, np.random.SeedSequence(1)).play(200)
+        Player(name, _ranker(small, name, problem), model, small.seed).play(200)
 
 
 def _problem(setup: Setup) -> Problem:
     if setup.problem == "movielens":
         from recurrank.experiments.movielens import packaged
 
-        return packaged().problem(setup.seed)
-    return synthetic(items=setup.items, dim=setup.dim, seed=np.random.SeedSequence([setup.seed, 0]))
+        prepared = packaged()
+        return prepared.problem(setup.seed % len(prepared.features)).shuffled(setup.seed)
+    return synthetic(items=setup.items, dim=setup.dim, seed=setup.seed)
 
 
 def _model(setup: Setup, problem: Problem) -> ClickModel:
@@ -111,16 +115,17 @@ def _model(setup: Setup, problem: Problem) -> ClickModel:
     return clicks.make(setup.clicks, problem.attraction, setup.positions, **parameters)
 
 
-def _ranker(setup: Setup, name: str, problem: Problem, seed: np.random.SeedSequence) -> Ranker:
-    options = {"attraction": problem.attraction} if name == "oracle" else {}
-    return rankers.make(name, features=problem.features, positions=setup.positions, rounds=setup.rounds, seed=seed, **options)
+def _ranker(setup: Setup, name: str, problem: Problem) -> Ranker:
+    options: dict[str, Any] = {"attraction": problem.attraction} if name == "oracle" else {}
+    options |= {"positions": setup.positions, "rounds": setup.rounds, "seed": setup.seed}
+    return rankers.make(name, features=problem.features, **options)
 
 
 class Player:
     """One ranker of a simulation, and its curve since it was last told."""
 
-    def __init__(self, name: str, ranker: Ranker, model: ClickModel, users: np.random.SeedSequence) -> None:
-        self.name, self.simulation = name, Simulation(ranker, model, users)
+    def __init__(self, name: str, ranker: Ranker, model: ClickModel, seed: int) -> None:
+        self.name, self.simulation = name, Simulation(ranker, model, seed)
         self.simulation.prepare()
         self.rounds, self.regret, self.clicks = [0], [0.0], [0]
         self.seconds, self._blocks = 0.0, -1
@@ -142,15 +147,15 @@ class Player:
         if self.rounds:
             say("points", {"ranker": self.name, "rounds": self.rounds, "regret": self.regret, "clicks": self.clicks})
             self.rounds, self.regret, self.clicks = [], [], []
-        ranker = self.simulation.ranker
-        if isinstance(ranker, RecurRank) and len(ranker.history) != self._blocks:
-            self._blocks = len(ranker.history)
+        history = self.simulation.ranker.knowledge().history
+        if history is not None and len(history) != self._blocks:
+            self._blocks = len(history)
             self.tell_flow(say)
 
     def tell_flow(self, say: Say) -> None:
-        """RecurRank's blocks."""
+        """The blocks of algorithms that keep their history."""
         ranker = self.simulation.ranker
-        if isinstance(ranker, RecurRank):
+        if ranker.knowledge().history is not None:
             say("flow", {"boxes": boxes(ranker)[0], "positions": ranker.positions, "rounds": self.simulation.round})
 
 
@@ -158,14 +163,15 @@ def play(setup: Setup, say: Say) -> None:
     """All rankers side by side, so that their curves grow together."""
     problem = _problem(setup)
     model = _model(setup, problem)
-    seeds = np.random.SeedSequence([setup.seed, 1]).spawn(2 * len(setup.rankers))
     marks = np.unique(np.linspace(0, setup.rounds, min(POINTS, setup.rounds) + 1).astype(int))[1:].tolist()
-    best = float(model.expected(model.best(setup.positions)).sum())
-    say("start", {"items": len(problem.attraction), "dim": problem.features.shape[1], "best": best, "rounds": setup.rounds})
+    optimum = model.optimum(setup.positions)
+    sizes = {"items": len(problem.attraction), "dim": problem.features.shape[1], "rounds": setup.rounds}
+    warning = "" if optimum.exact else WARNING
+    say("start", {**sizes, "best": float(optimum.expected.sum()), "warning": warning})
     players: list[Player] = []
-    for i, name in enumerate(setup.rankers):
+    for name in setup.rankers:
         say("ready", {"ranker": name})
-        players.append(Player(name, _ranker(setup, name, problem, seeds[2 * i]), model, seeds[2 * i + 1]))
+        players.append(Player(name, _ranker(setup, name, problem), model, setup.seed))
         players[-1].play(marks[0])
         players[-1].tell(say)
     told = time.monotonic()

@@ -62,7 +62,10 @@ function results() {
 }
 
 const heard = {
-  start(now) { run.start = now; },
+  start(now) {
+    run.start = now;
+    say(byId("play-warning"), now.warning ? `Careful: ${now.warning}.` : "");
+  },
   ready({ ranker }) { say(byId("play-said"), `${ranker} gets ready …`); },
   points({ ranker, rounds, regret, clicks }) {
     const curve = run.curves.get(ranker) || { rounds: [], regret: [], clicks: [] };

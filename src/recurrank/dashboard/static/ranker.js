@@ -76,7 +76,7 @@ function happened(event) {
     el("td", {}, clicks));
 }
 
-/** Clicks a slate over time: a point for every few bins, so that chance does not hide what happens. */
+/** Clicks per slate over time: a point for every few bins, so that chance does not hide what happens. */
 function curve(now) {
   const { width, clicks } = now.curve;
   const together = Math.max(1, Math.ceil(clicks.length / 64)), x = [], y = [];
@@ -87,12 +87,12 @@ function curve(now) {
     x.push(at * width + slates / 2);
     y.push(bins.reduce((sum, seen) => sum + seen, 0) / slates);
   }
-  const traces = [{ x, y, name: "clicks a slate", mode: "lines", line: { color: COLOURS[0], width: 2 }, hovertemplate: "%{y:.3f} clicks a slate around slate %{x:,.0f}<extra></extra>" }];
+  const traces = [{ x, y, name: "clicks per slate", mode: "lines", line: { color: COLOURS[0], width: 2 }, hovertemplate: "%{y:.3f} clicks per slate around slate %{x:,.0f}<extra></extra>" }];
   if (now.truth && x.length) {
     const ends = [0, Math.max(now.learned, 1)];
     traces.push({ x: ends, y: ends.map(() => now.truth.total), name: "a perfect ranking", mode: "lines", line: { color: COLOURS[2], dash: "dash", width: 2 }, hovertemplate: "%{y:.3f}<extra>a perfect ranking</extra>" });
   }
-  return draw(byId("curve"), traces, { xaxis: { title: { text: "slates learned from" }, tickformat: "~s" }, yaxis: { title: { text: "clicks a slate" } }, showlegend: true });
+  return draw(byId("curve"), traces, { xaxis: { title: { text: "slates learned from" }, tickformat: "~s" }, yaxis: { title: { text: "clicks per slate" } }, showlegend: true });
 }
 
 function byPosition(now) {

@@ -9,20 +9,23 @@ from collections.abc import Sequence
 from typing import Annotated, Any, Protocol
 
 import msgspec
-from litestar import Litestar, MediaType, Request, Response, delete, get, post, put
+from litestar import Litestar, MediaType, Request, Response
+from litestar.exceptions import HTTPException
 from litestar.openapi import OpenAPIConfig, ResponseSpec
 from litestar.params import JSONBody, PathParameter
 from prometheus_client import CollectorRegistry, generate_latest
 
 from recurrank import __version__
-from recurrank.serving import auth
 from recurrank.serving.http import schema as s
+from recurrank.serving.http.decoder import Decoder
+from recurrank.serving.http.fast_routes import FastRoutes
 from recurrank.serving.http.gate import Gate, Limits
-from recurrank.serving.http.hot import Hot
+from recurrank.serving.http.keyring import KeyRing
 from recurrank.serving.http.metrics import ServiceCollector
 from recurrank.serving.http.openapi import complete
 from recurrank.serving.http.problems import Refused, explain, problem
-from recurrank.serving.http.upload import read_ranker
+from recurrank.serving.http.routes import ANY_KEY, PUBLIC, Route, Table, route, same_route
+from recurrank.serving.http.upload import Bounds
 from recurrank.serving.service import Service
 
 RankerName = Annotated[str, PathParameter(pattern=s.Name, description="letters, digits, dots, dashes, underscores")]
@@ -38,27 +41,26 @@ class Pages(Protocol):
     """What else is served: pages for people, and what they are made of."""
 
     @property
-    def handlers(self) -> Sequence[Any]:
-        """Route handlers of litestar."""
-
-    def public(self, path: str) -> bool:
-        """Whether a page may be seen without a key: it has no data in it."""
+    def routes(self) -> Sequence[Route]:
+        """Their part of the table of routes."""
 
     def stop(self) -> None:
         """End what would go on: the server is about to."""
 
 
-def make_app(service: Service, keys: auth.Keys | None = None, limits: Limits | None = None, pages: Pages | None = None) -> Any:
+def make_app(service: Service, keys: KeyRing | None = None, limits: Limits | None = None, pages: Pages | None = None) -> Any:
     """The ASGI application of a service."""
     limits = limits or Limits()
     registry = CollectorRegistry()
     registry.register(ServiceCollector(service))
-    hot = Hot(service)
-    creating = asyncio.Semaphore(1)  # a catalogue takes several times the memory of its request while it is read
+    fast = FastRoutes(service)
+    creating = asyncio.Semaphore(1)  # a ranker takes several times the memory of its catalogue while it is made
+    decoder = Decoder(Bounds(bytes=limits.catalogue), limits.decoding)
 
-    @put(
-        "/v1/rankers/{name:str}", status_code=200, responses=_problems(409, 415), operation_id="create_ranker", tags=["rankers"]
-    )
+    @route(
+        "PUT", "/v1/rankers/{name}", "admin", file=True,
+        status_code=200, responses=_problems(404, 409, 415), operation_id="create_ranker", tags=["rankers"],
+    )  # fmt: skip
     async def create_ranker(name: RankerName, request: Request[Any, Any, Any]) -> s.Created:
         """Make a ranker. The very same request again changes nothing; another one under the name is a conflict.
 
@@ -67,60 +69,69 @@ def make_app(service: Service, keys: auth.Keys | None = None, limits: Limits | N
         _check_name(name)
         body = await request.body()
         kind = request.headers.get("content-type", "application/json").partition(";")[0].strip().lower()
-
-        def work() -> bool:
-            return service.create(name, *read_ranker(kind, body, dict(request.query_params)))
-
+        asked = await decoder.ranker(kind, body, dict(request.query_params))
         async with creating:
-            return s.Created(name, await asyncio.to_thread(work))
+            return s.Created(name, await asyncio.to_thread(service.create, name, *asked))
 
-    @get("/v1/rankers", responses=_problems(), operation_id="list_rankers", tags=["rankers"])
+    @route("GET", "/v1/rankers", "admin", responses=_problems(), operation_id="list_rankers", tags=["rankers"])
     async def list_rankers() -> list[s.RankerLine]:
         """All rankers."""
+        service.check_started()
         return [_line(service, name) for name in service.names()]
 
-    @get("/v1/rankers/{name:str}", responses=_problems(404), operation_id="show_ranker", tags=["rankers"])
+    @route("GET", "/v1/rankers/{name}", "admin", responses=_problems(404), operation_id="show_ranker", tags=["rankers"])
     async def show_ranker(name: RankerName) -> s.RankerStatus:
         """What a ranker has learned: blocks, phases, counts, click rates, the leading items with intervals."""
         status = await asyncio.to_thread(service.status, name)  # it may have to wait for a decision that is being made
         return msgspec.convert(status, s.RankerStatus)
 
-    @delete("/v1/rankers/{name:str}", status_code=204, responses=_problems(404), operation_id="delete_ranker", tags=["rankers"])
+    @route(
+        "DELETE", "/v1/rankers/{name}", "admin",
+        status_code=204, responses=_problems(404), operation_id="delete_ranker", tags=["rankers"],
+    )  # fmt: skip
     async def delete_ranker(name: RankerName) -> None:
         """Delete a ranker. Its events stay in the log."""
         await asyncio.to_thread(service.delete, name)
 
-    @post("/v1/rankers/{name:str}/rank", status_code=200, responses=_problems(404, 409), operation_id="rank", tags=["slates"])
+    @route(
+        "POST", "/v1/rankers/{name}/rank", "rank", fast=fast.rank_bytes,
+        status_code=200, responses=_problems(404, 409), operation_id="rank", tags=["slates"],
+    )  # fmt: skip
     async def rank(name: RankerName, data: JSONBody[s.AskSlate | None] = None) -> s.RankedSlate:
         """A slate to show. It is on disk before it is answered; the same id again gives the same slate."""
-        return await hot.rank(name, data)
+        return await fast.rank(name, data)
 
-    @post("/v1/feedback", status_code=200, responses=_problems(), operation_id="feedback", tags=["slates"])
+    @route(
+        "POST", "/v1/feedback", "feedback", fast=fast.feedback_bytes,
+        status_code=200, responses=_problems(), operation_id="feedback", tags=["slates"],
+    )  # fmt: skip
     async def feedback(data: JSONBody[list[s.NewReport]]) -> list[s.Reported]:
         """Report clicks, up to 1,000 slates at once. Repeating or splitting reports changes nothing; each gets its status."""
-        return await hot.feedback(data)
+        return await fast.feedback(data)
 
-    @get("/healthz", responses=_problems(), operation_id="healthz", tags=["operation"])
+    @route("GET", "/healthz", PUBLIC, responses=_problems(), operation_id="healthz", tags=["operation"])
     async def healthz() -> s.Health:
         """The process answers."""
         return s.Health("ok", service.learning, 0)
 
-    @get("/readyz", responses=_problems(), operation_id="readyz", tags=["operation"])
+    @route("GET", "/readyz", PUBLIC, responses=_problems(), operation_id="readyz", tags=["operation"])
     async def readyz() -> s.Health:
-        """The store answers too, and what was written is being learned."""
-        lag = await asyncio.to_thread(service.lag)
-        if service.failed:
-            raise Refused(503, "store: it cannot be used now; nothing that was acknowledged is lost")
-        for name, why in service.broken.items():
-            raise Refused(503, f"ranker {name!r}: {why}")
-        return s.Health("ok", service.learning, lag)
+        """Whether this server can rank and take feedback. Rankers whose log is damaged are listed; the others work."""
+        if keys is not None and keys.problem:
+            raise Refused(503, keys.problem)
+        service.check_started()
+        if service.trouble():
+            raise Refused(503, "store: it cannot be used now; nothing that was acknowledged is lost", {"retry-after": "1"})
+        return s.Health("ok", service.learning, service.lag(), service.failed, sorted(service.broken))
 
-    @get("/metrics", media_type=MediaType.TEXT, responses=_problems(), operation_id="metrics", tags=["operation"])
+    @route(
+        "GET", "/metrics", ANY_KEY, media_type=MediaType.TEXT, responses=_problems(), operation_id="metrics", tags=["operation"]
+    )
     async def metrics() -> str:
         """For Prometheus."""
         return generate_latest(registry).decode()
 
-    @get("/openapi.json", include_in_schema=False, sync_to_thread=False)
+    @route("GET", "/openapi.json", ANY_KEY, include_in_schema=False, sync_to_thread=False)
     def openapi() -> dict[str, Any]:
         return document()
 
@@ -128,29 +139,28 @@ def make_app(service: Service, keys: auth.Keys | None = None, limits: Limits | N
     def document() -> dict[str, Any]:
         return complete(inner.openapi_schema.to_schema())
 
-    @get("/docs", media_type=MediaType.HTML, include_in_schema=False, sync_to_thread=False)
-    def docs() -> str:
-        from recurrank.serving.http.docs import render
-
-        return render(document())
-
+    table = Table([
+        create_ranker, list_rankers, show_ranker, delete_ranker, rank, feedback, healthz, readyz, metrics, openapi,
+        *(pages.routes if pages else ()),
+    ])  # fmt: skip
     inner = Litestar(
-        route_handlers=[
-            create_ranker, list_rankers, show_ranker, delete_ranker, rank, feedback, healthz, readyz, metrics, openapi, docs,
-            *(pages.handlers if pages else ()),
-        ],
-        openapi_config=OpenAPIConfig(title="recurrank", version=__version__, path="/litestar-docs", render_plugins=[]),
+        route_handlers=[one.handler for one in table.routes],
+        guards=[same_route],
+        openapi_config=OpenAPIConfig(
+            title="recurrank", version=__version__, path="/litestar-docs", render_plugins=[], use_handler_docstrings=True
+        ),
         exception_handlers={Exception: _explain},
         request_max_body_size=None,
         logging_config=None,
         debug=False,
-    )  # fmt: skip
-    return Gate(inner, hot, keys, limits, registry, pages.public if pages else None)
+    )
+    inner.state.decoder = decoder
+    return Gate(inner, table, keys, limits, registry)
 
 
 def _check_name(name: str) -> None:
     if not re.fullmatch(s.Name, name):
-        raise ValueError(f"name: {name[:80]!r} is no name; give 1 to 64 letters, digits, dots, dashes or underscores")
+        raise ValueError(f"name: {name[:80]!r} is not a valid name; give 1 to 64 letters, digits, dots, dashes or underscores")
 
 
 def _line(service: Service, name: str) -> s.RankerLine:
@@ -163,5 +173,15 @@ def _line(service: Service, name: str) -> s.RankerLine:
 
 
 def _explain(request: Request[Any, Any, Any], error: Exception) -> Response[bytes]:
-    status, detail, headers = explain(error, request.url.path)
+    if isinstance(error, HTTPException):
+        error = Refused(error.status_code, _said(error))
+    status, detail, headers = explain(error, request.scope["state"]["route"].path)
     return Response(problem(status, detail), status_code=status, media_type="application/problem+json", headers=headers)
+
+
+def _said(error: HTTPException) -> str:
+    extra = error.extra
+    if isinstance(extra, list) and extra and isinstance(extra[0], dict):
+        where, what = extra[0].get("key"), extra[0].get("message", error.detail)
+        return f"{where}: {what}" if where else str(what)
+    return str(error.detail)

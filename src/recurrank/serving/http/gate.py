@@ -12,20 +12,19 @@ from typing import Any, NamedTuple
 
 from prometheus_client import CollectorRegistry, Counter, Histogram
 
-from recurrank.serving import auth
-from recurrank.serving.http.hot import Hot
+from recurrank.serving.http.keyring import KeyRing
 from recurrank.serving.http.problems import Refused, explain, log, problem
-from recurrank.serving.store import StoreError
+from recurrank.serving.http.routes import ANY_KEY, PUBLIC, Route, Table
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
-OPEN_PATHS = ("/healthz", "/readyz")
-KEYS_SECONDS = 2.0
-DATA = ("/v1", "/dash")
-"""Where rankers' own data is: to read it takes a role too."""
+ONCE = (b"host", b"origin", b"authorization", b"content-type", b"content-length")
+"""Headers that may be sent once: of two, others in front of the server may have believed the other one."""
 
+PIECE = 128 << 10
+"""Bytes of an answer that are handed to the connection at a time."""
 
 _CLOSE = {"connection": "close"}
 """The rest of a body that is refused is not read."""
@@ -37,9 +36,11 @@ class Limits(NamedTuple):
     body: int = 64 << 20
     json: int = 16 << 20  # of a body that is not a file: numbers in text take several times the memory
     reports: int = 2 << 20  # of feedback, and of a request to rank: read while others wait
+    catalogue: int = 256 << 20  # of an uploaded catalogue, decoded
     together: int = 256 << 20  # of all bodies under way
-    seconds: float = 20.0
-    rate: float = 10_000.0
+    seconds: float = 20.0  # until a body is here
+    decoding: float = 60.0  # seconds until it is decoded
+    rate: float | None = None  # requests per second and key; what is more than the server can do is refused without it
     hosts: tuple[str, ...] = ("127.0.0.1", "localhost", "[::1]")
     origins: tuple[str, ...] = ()
 
@@ -47,20 +48,8 @@ class Limits(NamedTuple):
 class Gate:
     """ASGI middleware around the routes."""
 
-    def __init__(
-        self,
-        app: Any,
-        hot: Hot,
-        keys: auth.Keys | None,
-        limits: Limits,
-        registry: CollectorRegistry,
-        public: Callable[[str], bool] | None = None,
-    ) -> None:
-        self.app, self.hot, self.keys, self.limits = app, hot, keys, limits
-        self._public = public or (lambda path: False)
-        self._known: list[auth.Key] | None = None
-        self._looking: asyncio.Task[None] | None = None
-        self._looked = float("-inf")
+    def __init__(self, app: Any, table: Table, keys: KeyRing | None, limits: Limits, registry: CollectorRegistry) -> None:
+        self.app, self.table, self.keys, self.limits = app, table, keys, limits
         self._buckets: dict[str, tuple[float, float]] = {}
         self._holding = 0  # bytes of bodies under way
         self._observed: dict[tuple[str, int], tuple[Counter, Histogram]] = {}
@@ -73,57 +62,73 @@ class Gate:
             buckets=(0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 10),
         )
 
+    def stop(self) -> None:
+        """End what would go on: the server is about to."""
+        self.app.state.decoder.stop()
+
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
-            await self.app(scope, receive, send)
-            return
-        began, status = time.perf_counter(), 500
+            return  # there is nothing else here
+        began, status, started = time.perf_counter(), 500, False
         headers = dict(scope["headers"])
         origin = headers.get(b"origin", b"").decode("latin-1")
+        method: str = scope["method"]
+        label = "other"
+        connection = scope.get("state", {}).get("connection")
 
         async def answer(message: MutableMapping[str, Any]) -> None:
-            nonlocal status
+            nonlocal status, started
             if message["type"] == "http.response.start":
-                status = message["status"]
+                status, started = message["status"], True
+                if connection is not None:
+                    connection.answering()
                 if origin and origin in self.limits.origins:
                     message["headers"] = [
                         *message["headers"],
                         (b"access-control-allow-origin", origin.encode()),
                         (b"vary", b"origin"),
                     ]
+            elif len(message.get("body", b"")) > PIECE:
+                await _in_pieces(message, send)
+                return
             await send(message)
 
         try:
+            if len(headers) < len(scope["headers"]):
+                _check_once(scope["headers"])
             self._check_host(headers)
-            self._check_origin(scope["method"], origin, headers)
-            if scope["method"] == "OPTIONS" and origin:
+            self._check_origin(method, origin, headers)
+            found = self.table.find(scope["raw_path"])
+            if found is None:
+                raise Refused(404, "path: there is nothing here; /docs lists what there is")
+            if method == "OPTIONS" and origin:
                 await self._preflight(origin, answer)
                 return
-            if self.keys is not None and not self._open(scope["method"], scope["path"]):
-                await self._look_at_keys(self.keys)
-                self._check_key(scope, headers)
-            body = await self._body(scope, headers, receive)
+            label = next(iter(found.routes.values())).path
+            route = found.routes.get(method)
+            if route is None:
+                raise Refused(405, f"method: {method} is not one of this path", {"allow": ", ".join(found.routes)})
+            await self._check_key(route, headers)
+            body = await self._body(route, headers, receive)
             self._holding += len(body)
             try:
-                work = self.hot.answer(scope["path"], body) if scope["method"] == "POST" else None
-                if work is None:
+                if route.fast is None:
+                    scope["state"] = {**scope.get("state", {}), "route": route}
                     await self.app(scope, _once(body, receive), answer)
                 else:
-                    await _answered(work, scope["path"], answer)
+                    await _answered(route.fast(found.parameters, body), answer)
             finally:
                 self._holding -= len(body)
         except Exception as error:
-            await _refuse(answer, Refused(*explain(error, scope["path"])))
+            refused = Refused(*explain(error, label))
+            if started:  # too late for another answer: the server breaks the connection off
+                raise
+            await _refuse(answer, refused)
         finally:
-            route = _route(scope["path"])
             seconds = time.perf_counter() - began
-            self._observe(route, status, seconds)
+            self._observe(label, status, seconds)
             if status >= 500 or status in (401, 403, 429):
-                log.warning("request", method=scope["method"], route=route, status=status, seconds=round(seconds, 4))
-
-    def _open(self, method: str, path: str) -> bool:
-        """Whether no key is needed."""
-        return not path.startswith("/v1") and (path in OPEN_PATHS or (method == "GET" and self._public(path)))
+                log.warning("request", method=method, route=label, status=status, seconds=round(seconds, 4))
 
     def _observe(self, route: str, status: int, seconds: float) -> None:
         key = (route, status)
@@ -146,49 +151,32 @@ class Gate:
         if "*" not in self.limits.hosts and name.lower() not in self.limits.hosts:
             raise Refused(421, "host: this name is not served here; start the server with --allow-host for it")
 
-    async def _look_at_keys(self, keys: auth.Keys) -> None:
-        """Keys may have been made or revoked. Only the first request waits for them: the store may be away."""
-        if self._known is None:
-            self._known, self._looked = await asyncio.to_thread(keys.all), time.monotonic()
-        elif time.monotonic() - self._looked > KEYS_SECONDS and (self._looking is None or self._looking.done()):
-            self._looking = asyncio.create_task(self._renew(keys))
-
-    async def _renew(self, keys: auth.Keys) -> None:
-        self._looked = time.monotonic()
-        try:
-            self._known = await asyncio.to_thread(keys.all)
-        except (StoreError, ValueError) as error:  # those of before hold
-            log.warning("keys cannot be read", why=str(error))
-
-    def _check_key(self, scope: Scope, headers: dict[bytes, bytes]) -> None:
-        """Roles are by route: rank, feedback, and admin for the rest that changes something."""
-        if not self._known:
+    async def _check_key(self, route: Route, headers: dict[bytes, bytes]) -> None:
+        """Whether whoever asks may use this route; the key's rate is spent."""
+        if self.keys is None:
             return
-        scheme, _, secret = headers.get(b"authorization", b"").decode("latin-1").partition(" ")
-        key = auth.owner(self._known, secret) if scheme.lower() == "bearer" else None
-        if key is None:
-            detail = "authorization: give a key, as in 'Authorization: Bearer rk_...'"
-            raise Refused(401, detail, {"www-authenticate": "Bearer"})
-        path, method = scope["path"], scope["method"]
-        needed = "feedback" if path == "/v1/feedback" else "rank" if path.endswith("/rank") else "admin"
-        if "admin" not in key.roles and needed not in key.roles and not (method == "GET" and not path.startswith(DATA)):
-            raise Refused(403, f"authorization: this key may not do that; it needs the role {needed}")
-        self._spend(key.name, time.monotonic())
+        await self.keys.look()
+        if route.role == PUBLIC or not self.keys.required:
+            return
+        key = self.keys.owner(headers.get(b"authorization", b""))
+        if route.role != ANY_KEY and route.role not in key.roles and "admin" not in key.roles:
+            raise Refused(403, f"authorization: this key may not do that; it needs the role {route.role}")
+        if self.limits.rate is not None:
+            self._spend(key.name, self.limits.rate, time.monotonic())
 
-    def _spend(self, name: str, now: float) -> None:
-        """A bucket a key that fills at the rate and holds one second of it."""
-        rate = self.limits.rate
+    def _spend(self, name: str, rate: float, now: float) -> None:
+        """Each key has a bucket that fills at the rate and holds one second of it."""
         left, then = self._buckets.get(name, (rate, now))
         left = min(rate, left + (now - then) * rate)
         if left < 1:
             self._buckets[name] = (left, now)
-            raise Refused(429, f"rate: more than {rate:g} requests a second with this key", {"retry-after": "1"})
+            raise Refused(429, f"rate: more than {rate:g} requests per second with this key", {"retry-after": "1"})
         self._buckets[name] = (left - 1, now)
 
-    async def _body(self, scope: Scope, headers: dict[bytes, bytes], receive: Receive) -> bytes:
+    async def _body(self, route: Route, headers: dict[bytes, bytes], receive: Receive) -> bytes:
         text = headers.get(b"content-type", b"application/json").startswith(b"application/json")
         most = min(self.limits.body, self.limits.json) if text else self.limits.body
-        if scope["method"] == "POST":
+        if not route.file:
             text, most = False, min(most, self.limits.reports)
         length = headers.get(b"content-length", b"0")
         if not length.isdigit():
@@ -258,12 +246,8 @@ def _once(body: bytes, receive: Receive) -> Receive:
     return again
 
 
-async def _answered(work: Awaitable[bytes], path: str, send: Send) -> None:
-    try:
-        body = await work
-    except Exception as error:
-        await _refuse(send, Refused(*explain(error, path)))
-        return
+async def _answered(work: Awaitable[bytes], send: Send) -> None:
+    body = await work
     headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body))]
     await send({"type": "http.response.start", "status": 200, "headers": headers})
     await send({"type": "http.response.body", "body": body})
@@ -277,11 +261,16 @@ async def _refuse(send: Send, refused: Refused) -> None:
     await send({"type": "http.response.body", "body": body})
 
 
-def _route(path: str) -> str:
-    """A path without names in it, for metrics and logs."""
-    parts = path.strip("/").split("/")
-    if parts[:2] == ["v1", "rankers"] and len(parts) > 2:
-        parts[2] = "{name}"
-    route = "/" + "/".join(parts if parts[0] != "dash" else parts[:1])
-    known = ("/v1/rankers", "/v1/rankers/{name}", "/v1/rankers/{name}/rank", "/v1/feedback", "/dash", "/metrics", *OPEN_PATHS)
-    return route if route in known else "other"
+async def _in_pieces(message: MutableMapping[str, Any], send: Send) -> None:
+    """A large body, no faster than the client takes it: else all of it would be kept for each slow one."""
+    body = memoryview(message["body"])
+    for start in range(0, len(body), PIECE):
+        more = start + PIECE < len(body) or message.get("more_body", False)
+        await send({"type": "http.response.body", "body": bytes(body[start : start + PIECE]), "more_body": more})
+
+
+def _check_once(headers: list[tuple[bytes, bytes]]) -> None:
+    names = [name for name, _ in headers]
+    for name in ONCE:
+        if names.count(name) > 1:
+            raise Refused(400, f"{name.decode()}: sent twice; send one such header")

@@ -33,6 +33,9 @@ class ServiceCollector(Collector):
         for desk in desks:
             waiting.add_metric([desk.stored.name], len(desk.open))
         yield waiting
+        yield CounterMetricFamily(
+            "recurrank_unreadable_snapshots", "Snapshots that were passed over.", value=self._service.unreadable
+        )
         yield GaugeMetricFamily("recurrank_log_lag_events", "Events written but not learned yet.", value=self._service.lag())
         yield GaugeMetricFamily(
             "recurrank_learning", "Whether this server is the one that learns.", value=self._service.learning

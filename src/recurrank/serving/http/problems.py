@@ -7,9 +7,10 @@ from typing import NamedTuple
 
 import msgspec
 import structlog
-from litestar.exceptions import HTTPException
 
-from recurrank.serving.service import Conflict, NotFound
+from recurrank.serving.commit import Unanswered
+from recurrank.serving.json_log import frames
+from recurrank.serving.service import Conflict, NotFound, Unavailable
 from recurrank.serving.store import StoreError
 
 log = structlog.get_logger("recurrank.http")
@@ -35,6 +36,7 @@ TITLES = {
     415: "Unsupported Media Type",
     421: "Misdirected Request",
     429: "Too Many Requests",
+    431: "Request Header Fields Too Large",
     500: "Internal Server Error",
     503: "Service Unavailable",
 }
@@ -54,8 +56,8 @@ class Problem(NamedTuple):
     headers: dict[str, str]
 
 
-def explain(error: Exception, path: str) -> Problem:
-    """What to answer, whatever went wrong; a stack trace goes only to the log."""
+def explain(error: Exception, route: str) -> Problem:
+    """What to answer, whatever went wrong; where an unknown error came from goes to the log, and nothing of the request."""
     match error:
         case Refused():
             return Problem(error.status, error.detail, error.headers)
@@ -63,24 +65,18 @@ def explain(error: Exception, path: str) -> Problem:
             return Problem(404, str(error), {})
         case Conflict():
             return Problem(409, str(error), {})
+        case Unavailable():
+            return Problem(503, str(error), {"retry-after": "1"})
+        case Unanswered():
+            detail = "store: it does not answer; repeat the request, under the same slate id: what was written counts once"
+            return Problem(503, detail, {"retry-after": "1"})
         case StoreError():
             return Problem(503, "store: it cannot be written now; nothing was taken, try again", {"retry-after": "1"})
-        case HTTPException():
-            headers = {name: value for name, value in (error.headers or {}).items() if name.lower() == "allow"}
-            return Problem(error.status_code, _said(error), headers)
         case RecursionError():
             return Problem(400, "body: nested too deeply", {})
         case msgspec.MsgspecError():
             return Problem(400, f"body: {error}", {})
         case ValueError():
             return Problem(400, str(error), {})
-    log.error("request failed", route=path, error=type(error).__name__, exc_info=error)
+    log.error("request failed", route=route, error=type(error).__name__, frames=frames(error))
     return Problem(500, "something went wrong here; it was logged", {})
-
-
-def _said(error: HTTPException) -> str:
-    extra = error.extra
-    if isinstance(extra, list) and extra and isinstance(extra[0], dict):
-        where, what = extra[0].get("key"), extra[0].get("message", error.detail)
-        return f"{where}: {what}" if where else str(what)
-    return str(error.detail)

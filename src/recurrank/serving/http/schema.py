@@ -6,8 +6,12 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct
 
-SlateId = Annotated[str, Meta(min_length=1, max_length=128, pattern=r"^[\x21-\x7e]+$", description="printable, no spaces")]
-Name = r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$"
+from recurrank.rankers import DEFAULT
+
+END = r"(?![\s\S])"
+"""The end of a text in a pattern. Python's ``$`` also matches before a last newline; ``\\Z`` is not in JSON Schema."""
+SlateId = Annotated[str, Meta(min_length=1, max_length=128, pattern=rf"^[\x21-\x7e]+{END}", description="printable, no spaces")]
+Name = rf"^[A-Za-z0-9][A-Za-z0-9_.-]{{0,63}}{END}"
 """Of rankers."""
 
 
@@ -23,7 +27,7 @@ class NewRanker(Struct, forbid_unknown_fields=True, kw_only=True):
 
     positions: Annotated[int, Meta(ge=1, le=1000, description="K, how many items a slate shows")]
     items: Annotated[list[NewItem], Meta(min_length=1, max_length=200_000, description="more as a file")]
-    algorithm: Annotated[str, Meta(max_length=64, description="see `recurrank rankers`")] = "recurrank"
+    algorithm: Annotated[str, Meta(max_length=64, description="see `recurrank rankers`")] = DEFAULT
     rounds: Annotated[int, Meta(ge=1, le=10**15, description="T, how many slates are planned")] = 1_000_000
     seed: Annotated[int, Meta(ge=0, le=2**63 - 1)] = 0
     window_seconds: Annotated[float, Meta(gt=0, le=31_536_000, description="how long reports are waited for")] = 1800.0
@@ -37,7 +41,7 @@ class NewRankerFile(Struct, forbid_unknown_fields=True, kw_only=True):
     """The settings of a ranker whose items come as a file: the same, in the query."""
 
     positions: Annotated[int, Meta(ge=1, le=1000)]
-    algorithm: Annotated[str, Meta(max_length=64)] = "recurrank"
+    algorithm: Annotated[str, Meta(max_length=64)] = DEFAULT
     rounds: Annotated[int, Meta(ge=1, le=10**15)] = 1_000_000
     seed: Annotated[int, Meta(ge=0, le=2**63 - 1)] = 0
     window_seconds: Annotated[float, Meta(gt=0, le=31_536_000)] = 1800.0
@@ -82,14 +86,14 @@ class Reported(Struct):
 
 
 class Block(Struct):
-    """A run of positions that RecurRank works on, counted from 0."""
+    """Neighbouring positions, counted from 0, and how many items compete for them; phase and progress are RecurRank's."""
 
     id: int
-    phase: int
+    phase: int | None
     first: int
     last: int
     items: int
-    progress: float
+    progress: float | None
 
 
 class Best(Struct):
@@ -139,11 +143,16 @@ class RankerLine(Struct):
 
 
 class Health(Struct):
-    """``status`` is ok; ``learning`` whether this server is the one that learns; ``lag`` the events it has yet to fold."""
+    """``status`` is ok; ``learning`` whether this server is the one that learns; ``lag`` the events it has yet to fold.
+
+    ``failed`` is why it does not learn though it should; ``broken`` names the rankers whose log cannot be folded.
+    """
 
     status: str
     learning: bool
     lag: int
+    failed: str | None = None
+    broken: list[str] = []
 
 
 class Problem(Struct):

@@ -12,43 +12,85 @@ import msgspec
 import numpy as np
 
 from recurrank.catalogue import Catalogue
-from recurrank.files.features import read_features
-from recurrank.serving.csvfile import read_csv
+from recurrank.files.parquet import Dataset
+from recurrank.serving.csvfile import PER_ID, read_csv
 from recurrank.serving.fold import Config
 from recurrank.serving.http import schema as s
 from recurrank.serving.http.problems import Refused
 
 NPY, PARQUET, CSV, JSON = "application/x-npy", "application/vnd.apache.parquet", "text/csv", "application/json"
 
+NOT_SERVED = {
+    "oracle": "has to know the truth",
+    "batchrank": "needs the answer to each slate before the next one is shown; here slates are shown meanwhile, "
+    "most of their answers are of no use to it, and its regret doubles",
+}
+"""Rankers that a service cannot do right, and why."""
+OWN_FIELDS = ("name", "features", "positions", "rounds", "seed")
+"""What every ranker is made of: fields of their own, not options."""
 ITEMS = 10_000_000
 """Of one ranker."""
 
 
-def read_ranker(kind: str, body: bytes, query: dict[str, Any]) -> tuple[Config, Catalogue]:
+COLUMNS = 10_000
+"""Of one file."""
+NPY_HEADER = 4_096
+"""Bytes of the header of a .npy file; numpy writes 128."""
+
+
+class Bounds(msgspec.Struct, frozen=True):
+    """What a catalogue may be, decoded; Refused says what it is instead."""
+
+    bytes: int = 256 << 20
+    items: int = ITEMS
+    columns: int = COLUMNS
+
+    def check(self, items: int, columns: int, itemsize: int = 8, ids: int = 0) -> None:
+        """``itemsize`` bytes per feature, ``ids`` bytes of ids."""
+        if items > self.items:
+            raise Refused(413, f"body: {items:,} items; at most {self.items:,} are taken")
+        if columns > self.columns:
+            raise Refused(413, f"body: {columns:,} columns; at most {self.columns:,} are taken")
+        if items * columns * itemsize + ids > self.bytes:
+            took = items * columns * itemsize + ids
+            raise Refused(413, f"body: {took >> 20:,} MB of items, decoded; at most {self.bytes >> 20:,} are taken")
+
+
+def read_ranker(kind: str, body: bytes, query: dict[str, str], bounds: Bounds | None = None) -> tuple[Config, Catalogue]:
     """What was asked for; ValueError, msgspec's errors or Refused for what will not do."""
+    bounds = bounds or Bounds()
     if kind == JSON:
         if query:
             raise ValueError(
                 f"query: {next(iter(query))[:60]!r} has no effect here; settings stand beside the items, in the body"
             )
-        asked = msgspec.json.decode(body, type=s.NewRanker)
+        try:
+            asked = msgspec.json.decode(body, type=s.NewRanker)
+        except UnicodeDecodeError as error:
+            raise ValueError("body: not UTF-8") from error
+        letters = sum(len(item.id) + PER_ID for item in asked.items)
+        bounds.check(len(asked.items), len(asked.items[0].features), ids=letters)
         return _config(asked), _listed(asked.items)
     if kind not in (NPY, PARQUET, CSV):
         raise Refused(415, f"content-type: {kind[:60]!r} is not taken; send {JSON}, {NPY}, {PARQUET} or {CSV}")
     settings = {name: _value(value) for name, value in query.items()}
     asked_file = msgspec.convert(settings, s.NewRankerFile, strict=False)
-    return _config(asked_file), read_items(kind, body)
+    return _config(asked_file), read_items(kind, body, bounds)
 
 
-def read_items(kind: str, body: bytes) -> Catalogue:
+def read_items(kind: str, body: bytes, bounds: Bounds) -> Catalogue:
     """The items in a file of one of these kinds."""
-    catalogue = _npy(body) if kind == NPY else _parquet(body) if kind == PARQUET else read_csv(body).catalogue()
-    if len(catalogue) > ITEMS:
-        raise Refused(413, f"body: {len(catalogue):,} items; at most {ITEMS:,} are taken")
-    return catalogue
+    if kind == NPY:
+        return Catalogue(_npy(body, bounds))
+    return _parquet(body, bounds) if kind == PARQUET else read_csv(body, bounds.check).catalogue()
 
 
 def _config(asked: s.NewRanker | s.NewRankerFile) -> Config:
+    for name in asked.options:
+        if name in OWN_FIELDS:
+            raise ValueError(f"options: {name!r} is not an option of the algorithm; give it beside the options")
+    if asked.algorithm in NOT_SERVED:
+        raise ValueError(f"algorithm: {asked.algorithm!r} {NOT_SERVED[asked.algorithm]}; it is not served, choose another one")
     names = ("algorithm", "positions", "rounds", "seed", "window_seconds", "unreported", "options")
     return Config(**{name: getattr(asked, name) for name in names})
 
@@ -68,28 +110,49 @@ def _listed(items: list[s.NewItem]) -> Catalogue:
     return Catalogue(np.array([item.features for item in items]), [item.id for item in items])
 
 
-def _npy(body: bytes) -> Catalogue:
-    """Items are called by their places: "0", "1", ..."""
+def _npy(body: bytes, bounds: Bounds) -> np.ndarray[Any, Any]:
+    """The array in a .npy file, where it is in the body; nothing is allocated for what its header claims."""
+    file = io.BytesIO(body)
     try:
-        return Catalogue(np.load(io.BytesIO(body), allow_pickle=False))
-    except (EOFError, OSError) as error:
-        raise ValueError(f"body: not a .npy file of numbers, or a truncated one ({error})") from error
+        major = np.lib.format.read_magic(file)[0]
+        if major not in (1, 2, 3):
+            raise ValueError(f"version {major}")
+        length = int.from_bytes(body[8:10] if major == 1 else body[8:12], "little")
+        if length > NPY_HEADER:
+            raise ValueError(f"a header of {length:,} bytes")
+        header = np.lib.format.read_array_header_1_0 if major == 1 else np.lib.format.read_array_header_2_0
+        shape, columnwise, kind = header(file)
+    except Exception as error:  # numpy reads it with Python's own parser, which has many ways to fail
+        raise ValueError("body: not a .npy file of numbers, or a truncated one") from error
+    if kind.kind not in "fiub" or len(shape) != 2 or min(shape) < 0:
+        raise ValueError(f"body: an array of shape {shape} of {kind}; give two dimensions of numbers, with one row per item")
+    bounds.check(*shape, itemsize=kind.itemsize if kind in (np.float32, np.float64) else 8)
+    start, size = file.tell(), shape[0] * shape[1] * kind.itemsize
+    if len(body) - start != size:
+        raise ValueError(f"body: {len(body) - start:,} bytes of numbers, its header says {size:,}; the file is truncated")
+    return np.frombuffer(body, kind, offset=start).reshape(shape, order="F" if columnwise else "C")
 
 
-def _parquet(body: bytes) -> Catalogue:
+def _parquet(body: bytes, bounds: Bounds) -> Catalogue:
     """A column ``id``, if there is one, names the items."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
+    try:
+        import pyarrow  # noqa: F401
+    except ImportError as error:
+        raise Refused(415, f"content-type: {PARQUET} is not taken: this server runs without pyarrow") from error
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "body.parquet"
         path.write_bytes(body)
         try:
-            names = pq.read_schema(path).names
-            ids = [str(name) for name in pq.read_table(path, columns=["id"])["id"].to_pylist()] if "id" in names else None
-        except (pa.ArrowException, OSError) as error:
-            raise ValueError("body: not a Parquet file, or a truncated one") from error
-        try:
-            return Catalogue(read_features(path), ids)
+            dataset = Dataset(path)
+            bounds.check(dataset.rows, dataset.dim)
+            features, ids, taken = np.empty((dataset.rows, dataset.dim)), [], 0
+            for group in dataset.groups:
+                for part in dataset.read(group, kind=np.float64):
+                    features[part.start : part.start + len(part.features)] = part.features
+                    if part.ids is not None:
+                        taken += part.ids.nbytes + PER_ID * len(part.ids)
+                        bounds.check(dataset.rows, dataset.dim, ids=taken)
+                        ids += part.ids.to_pylist()
+            return Catalogue(features, ids if dataset.layout.ids else None)
         except ValueError as error:
             raise ValueError(str(error).replace(str(path), "body")) from error

@@ -20,11 +20,16 @@ from contextlib import AbstractContextManager
 from enum import IntEnum
 from typing import Any, NamedTuple
 
+from recurrank.serving import chain
 from recurrank.serving.events import Event, Kind, joined, pack_clicks
 
 
 class StoreError(Exception):
     """The store cannot be read or written now: nothing was acknowledged, and it may work later."""
+
+
+class Locked(StoreError):
+    """Another transaction is under way, and the caller cannot wait for it."""
 
 
 class Status(IntEnum):
@@ -87,12 +92,34 @@ class StoredRanker(NamedTuple):
     positions: int
 
 
+class RankerRow(NamedTuple):
+    """A ranker's row as it is, deleted ones included, for who checks it."""
+
+    number: int
+    name: str
+    config: bytes
+    digest: str
+    positions: int
+    deleted: int
+
+
+class Head(NamedTuple):
+    """The end of the chain: the last event, its digest, and the first event that is chained."""
+
+    seq: int
+    digest: bytes
+    first: int
+
+
 class Snapshot(NamedTuple):
     """A ranker's state after the event ``seq``. The digest is checked by who reads it."""
 
     seq: int
     digest: str
     state: bytes
+
+
+_LEARNED, _EXPIRED = bytes([Status.LEARNED]), bytes([Status.EXPIRED])
 
 
 class Store(abc.ABC):
@@ -104,28 +131,37 @@ class Store(abc.ABC):
     def __init__(self) -> None:
         self.late: Counter[int] = Counter()
         """Reports that came too late, by ranker, since this process began."""
+        self.noted = 0
+        """The newest event that this process has heard of."""
 
     @property
     def busy(self) -> bool:
         """Whether a transaction would have to wait for another one of this process, as far as it is known."""
         return False
 
-    def commit(self, operations: Sequence[Operation]) -> list[Any]:
-        """Do all of them, in order, durably; what became of each: :class:`Served`, a status' name, or how many expired."""
-        with self.transaction() as t:
+    def commit(self, operations: Sequence[Operation], wait: bool = True) -> list[Any]:
+        """Do all of them, in order, durably; what became of each: :class:`Served`, a status' name, or how many expired.
+
+        Without ``wait``, :class:`Locked` where another transaction would have to be waited for.
+        """
+        with self.transaction(wait) as t:
             rows = self.rows(t, {o.slate for o in operations if not isinstance(o, Expire)})
             expiring = self.rows_served(t, {place for o in operations if isinstance(o, Expire) for place in o.served})
             rows |= {row.slate: row for row in expiring}
             ids = {row.served: row.slate for row in expiring}
             before = dict(rows)
             events: list[Event] = []
-            seq, now = self.last(t), time.time()
+            beside: list[bytes] = []  # what each says about the rows beside the log: see chain.py
+            (seq, digest, _), now = self.head(t), time.time()
             payloads: dict[int, bytes] = {}
             known = self.positions(t)
 
-            def note(ranker: int, kind: Kind, served: int = 0, clicks: bytes = b"", payload: bytes = b"") -> int:
+            def note(
+                ranker: int, kind: Kind, served: int = 0, clicks: bytes = b"", payload: bytes = b"", says: bytes = b""
+            ) -> int:
                 place = seq + len(events) + 1
                 events.append(Event(place, ranker, int(kind), served, clicks, payload, now))
+                beside.append(says)
                 return place
 
             outcomes: list[Any] = []
@@ -136,7 +172,7 @@ class Store(abc.ABC):
                         if ranker not in known:
                             outcomes.append(Served(None))
                         elif row is None:
-                            place = note(ranker, Kind.SERVED, payload=payload)
+                            place = note(ranker, Kind.SERVED, payload=payload, says=chain.slate_mark(slate))
                             rows[slate] = Row(slate, place, ranker, Status.OPEN, b"")
                             payloads[place] = payload
                             outcomes.append(Served(payload))
@@ -152,7 +188,8 @@ class Store(abc.ABC):
                         outcomes.append(sum(self._expired(row, learn, known, rows, note) for row in over))
             new = [row for slate, row in rows.items() if slate not in before]
             changed = [row for slate, row in rows.items() if slate in before and row != before[slate]]
-            self.write(t, events, new, changed)
+            self.write(t, events, chain.links(digest, events, beside), new, changed)
+        self.noted = max(self.noted, seq + len(events))
         if "late" in outcomes:
             reports = zip(operations, outcomes, strict=True)
             self.late.update(rows[o.slate].ranker for o, outcome in reports if outcome == "late" and isinstance(o, Report))
@@ -171,7 +208,7 @@ class Store(abc.ABC):
             return "duplicate" if row.status == Status.LEARNED else "late"
         together = joined(row.clicks, pack_clicks(positions, list(clicks)))
         if final:
-            note(row.ranker, Kind.LEARNED, row.served, together)
+            note(row.ranker, Kind.LEARNED, row.served, together, says=_LEARNED)
             rows[row.slate] = row._replace(status=Status.LEARNED, clicks=together)
             return "learned"
         if together != row.clicks:  # a report of nothing new is no event
@@ -184,15 +221,22 @@ class Store(abc.ABC):
         if row.status != Status.OPEN or row.ranker not in known:
             return 0
         kind = Kind.LEARNED if row.clicks or learn else Kind.DROPPED
-        note(row.ranker, kind, row.served, row.clicks)
+        note(row.ranker, kind, row.served, row.clicks, says=_EXPIRED if kind == Kind.LEARNED else b"")
         rows[row.slate] = row._replace(status=Status.EXPIRED)
         return 1
 
     # What a database has to offer. ``t`` is what its transaction() gave.
 
     @abc.abstractmethod
-    def transaction(self) -> AbstractContextManager[Any]:
-        """A transaction that appends: one at a time over all processes; it commits durably or raises StoreError."""
+    def transaction(self, wait: bool = True) -> AbstractContextManager[Any]:
+        """A transaction that appends: one at a time over all processes; it commits durably or raises StoreError.
+
+        Another one is waited for, for two seconds at most where it is another process's. Without ``wait``, not at all.
+        """
+
+    @abc.abstractmethod
+    def probe(self, size: int) -> None:
+        """Write so many bytes durably and forget them; StoreError where the store cannot be written."""
 
     @abc.abstractmethod
     def rows(self, t: Any, slates: set[str]) -> dict[str, Row]:
@@ -207,16 +251,18 @@ class Store(abc.ABC):
         """The slate of a SERVED event."""
 
     @abc.abstractmethod
-    def last(self, t: Any) -> int:
-        """The place of the last event; 0 at the start."""
+    def head(self, t: Any = None) -> Head:
+        """The end of the chain, in a transaction or for who only reads. New events follow it, whatever the log itself holds:
+        where its last events were removed, a gap shows.
+        """
 
     @abc.abstractmethod
     def positions(self, t: Any) -> dict[int, int]:
         """K of every ranker that has not been deleted."""
 
     @abc.abstractmethod
-    def write(self, t: Any, events: list[Event], new: list[Row], changed: list[Row]) -> None:
-        """Append events, add and change rows."""
+    def write(self, t: Any, events: list[Event], links: list[bytes], new: list[Row], changed: list[Row]) -> None:
+        """Append events with their links, which move the head; add and change rows."""
 
     @abc.abstractmethod
     def events(self, after: int, limit: int, ranker: int | None = None) -> list[Event]:
@@ -227,8 +273,16 @@ class Store(abc.ABC):
         """The place of the last event, for who only reads."""
 
     @abc.abstractmethod
-    def open_slates(self, ranker: int) -> list[int]:
-        """The slates of a ranker that are open: the events that served them, in order."""
+    def open_slates(self) -> dict[int, list[int]]:
+        """The slates that are open, by ranker: the events that served them, in order."""
+
+    @abc.abstractmethod
+    def note(self, name: str, value: bytes) -> None:
+        """Keep something small under a name."""
+
+    @abc.abstractmethod
+    def noted_as(self, name: str) -> bytes | None:
+        """What :meth:`note` kept."""
 
     @abc.abstractmethod
     def create(self, name: str, config: bytes, digest: str, positions: int, catalogue: Iterable[bytes]) -> StoredRanker | None:
@@ -253,6 +307,32 @@ class Store(abc.ABC):
     @abc.abstractmethod
     def snapshots(self, ranker: int) -> Iterator[Snapshot]:
         """Newest first."""
+
+    # Everything as it is on disk, for who checks it (verify.py).
+
+    def integrity(self) -> list[str]:
+        """What the database itself finds wrong."""
+        return []
+
+    @abc.abstractmethod
+    def raw(self, after: int, limit: int) -> list[tuple[Any, ...]]:
+        """The events after a place, at most so many: fields as they are stored, and the link."""
+
+    @abc.abstractmethod
+    def slates(self, after: str, limit: int) -> list[Row]:
+        """The slates' rows after an id, in order of the ids, at most so many."""
+
+    @abc.abstractmethod
+    def ranker_rows(self) -> list[RankerRow]:
+        """All rankers' rows, by number."""
+
+    @abc.abstractmethod
+    def catalogue_parts(self) -> list[tuple[int, int]]:
+        """Which parts of catalogues there are: ranker and part, in order."""
+
+    @abc.abstractmethod
+    def snapshot_places(self) -> list[tuple[int, int]]:
+        """Which snapshots there are: ranker and event, in order."""
 
     @abc.abstractmethod
     def lease(self) -> bool:

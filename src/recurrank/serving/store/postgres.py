@@ -9,16 +9,18 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any
 
-from recurrank.serving.auth import Key
+from recurrank.serving import chain
+from recurrank.serving.auth import Change, Key
 from recurrank.serving.events import Event, Kind
-from recurrank.serving.store.base import Row, Snapshot, Store, StoredRanker, StoreError
+from recurrank.serving.store.base import Head, RankerRow, Row, Snapshot, Store, StoredRanker, StoreError
 
 try:
     import psycopg
+    from psycopg.conninfo import conninfo_to_dict, make_conninfo
 except ImportError as error:
     raise ValueError("store: PostgreSQL needs psycopg; install recurrank[postgres]") from error
 
@@ -45,6 +47,13 @@ MIGRATIONS = [
     CREATE TABLE recurrank_keys (
         name TEXT PRIMARY KEY, hash TEXT NOT NULL, roles TEXT NOT NULL, created DOUBLE PRECISION NOT NULL);
     """,
+    "CREATE TABLE recurrank_meta (name TEXT PRIMARY KEY, value BYTEA NOT NULL)",
+    """
+    ALTER TABLE recurrank_events ADD COLUMN link BYTEA;
+    CREATE TABLE recurrank_head (seq BIGINT NOT NULL, digest BYTEA NOT NULL, first BIGINT NOT NULL);
+    INSERT INTO recurrank_head SELECT coalesce(max(seq), 0), decode(repeat('00', 16), 'hex'), coalesce(max(seq), 0) + 1
+        FROM recurrank_events;
+    """,
 ]
 """In order; each in a transaction of its own, with its number. Never change one that was released."""
 
@@ -52,10 +61,55 @@ _EVENTS = """
     SELECT e.seq, e.ranker, e.kind, e.served, e.clicks, CASE WHEN e.served > 0 THEN s.payload ELSE e.payload END, e.at
     FROM recurrank_events e LEFT JOIN recurrank_events s ON e.served > 0 AND s.seq = e.served WHERE e.seq > %s
 """
-_OPTIONS = "-c idle_in_transaction_session_timeout=5000 -c lock_timeout=15000"
-"""A server that is stopped in the middle of a transaction must not stop the others for longer than this."""
+SILENCE, LONG_SILENCE = 2.0, 10.0
+"""Seconds without a byte from the database after which a call fails: of those that requests and the lease wait for, and of
+the rest. A server that is stopped still answers keepalives, so that only a clock on this side can tell."""
+
+_PARAMETERS = {
+    "connect_timeout": 2,
+    "keepalives_idle": 5,
+    "keepalives_interval": 2,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 5000,
+}
+"""What libpq is told where the address does not say otherwise: a network that swallows packets is noticed in seconds."""
+
+_OPTIONS = {
+    "idle_in_transaction_session_timeout": 5000,
+    "lock_timeout": 1800,
+    "statement_timeout": 15_000,
+    "tcp_keepalives_idle": 5,
+    "tcp_keepalives_interval": 2,
+    "tcp_keepalives_count": 3,
+}
+"""Of every session: a server that stops in a transaction, or disappears with its lease, does not hold up others for long."""
 
 _RANKERS = "SELECT number, name, config, digest, positions FROM recurrank_rankers WHERE NOT deleted"
+
+
+class _Connection(psycopg.Connection[Any]):
+    """A connection on which a call fails when the database has been silent for too long; the connection is closed then."""
+
+    patience = SILENCE
+
+    def wait(self, gen: Any, *arguments: Any, **keywords: Any) -> Any:
+        return super().wait(self._watched(gen), *arguments, **keywords)
+
+    def _watched(self, gen: Any) -> Generator[Any, Any, Any]:
+        """The generator of a call. psycopg sends it what is ready on the socket: nothing, every tenth of a second at least."""
+        until = time.monotonic() + self.patience
+        try:
+            wanted = next(gen)
+            while True:
+                ready = yield wanted
+                if ready:
+                    until = time.monotonic() + self.patience
+                elif time.monotonic() > until:
+                    self.pgconn.finish()
+                    raise psycopg.OperationalError(f"no answer within {self.patience:g} seconds")
+                wanted = gen.send(ready)
+        except StopIteration as stop:
+            return stop.value
 
 
 class _Line:
@@ -67,21 +121,35 @@ class _Line:
         self.lock = threading.Lock()
 
     @contextmanager
-    def use(self) -> Iterator[Any]:
+    def use(self, patience: float = LONG_SILENCE) -> Iterator[Any]:
+        """The connection; a call fails after so many seconds of silence."""
         with self.lock:
             try:
                 if self._connection is None or self._connection.closed:
-                    self._connection = psycopg.connect(self._address, autocommit=True, connect_timeout=5, options=_OPTIONS)
+                    self._connection = _connect(self._address)
+                self._connection.patience = patience
                 yield self._connection
             except psycopg.Error as error:
                 self.drop()
                 raise StoreError(f"PostgreSQL cannot be used: {type(error).__name__}") from error
+
+    def close(self) -> None:
+        """Let go of it, unless a call that hangs keeps it: that ends with the process."""
+        if self.lock.acquire(timeout=0.5):
+            self.drop()
+            self.lock.release()
 
     def drop(self) -> None:
         with suppress(Exception):
             if self._connection is not None:
                 self._connection.close()
         self._connection = None
+
+
+def _connect(address: str) -> Any:
+    given: dict[str, Any] = dict(conninfo_to_dict(address))
+    options = " ".join([*(f"-c {name}={value}" for name, value in _OPTIONS.items()), str(given.get("options") or "")])
+    return _Connection.connect(make_conninfo(**{**_PARAMETERS, **given, "options": options}), autocommit=True)
 
 
 class PostgresStore(Store):
@@ -92,6 +160,7 @@ class PostgresStore(Store):
     def __init__(self, address: str) -> None:
         super().__init__()
         self._writer, self._reader, self._leaser = _Line(address), _Line(address), _Line(address)
+        self._slow = _Line(address)  # for what is large, so that commits of this server do not have to wait for it
         self._leased: Any = None
         try:
             with self._writer.use() as connection:
@@ -101,10 +170,21 @@ class PostgresStore(Store):
             raise
 
     @contextmanager
-    def transaction(self) -> Iterator[Any]:
-        with self._writer.use() as connection, connection.transaction(), connection.cursor() as t:
-            t.execute("SELECT pg_advisory_xact_lock(%s)", (APPEND,))
+    def transaction(self, wait: bool = True) -> Iterator[Any]:
+        with self._writer.use(SILENCE) as connection, connection.transaction(), connection.cursor() as t:
+            _lock(t)
             yield t
+
+    @contextmanager
+    def _long_transaction(self) -> Iterator[Any]:
+        """Of what may be large. It has to take the lock itself before it appends."""
+        with self._slow.use() as connection, connection.transaction(), connection.cursor() as t:
+            yield t
+
+    def probe(self, size: int) -> None:
+        self.note("probe", bytes(size))
+        with self._slow.use(SILENCE) as connection:
+            connection.execute("DELETE FROM recurrank_meta WHERE name = 'probe'")
 
     @contextmanager
     def _reading(self) -> Iterator[Any]:
@@ -128,18 +208,25 @@ class PostgresStore(Store):
         t.execute("SELECT payload FROM recurrank_events WHERE seq = %s", (served,))
         return bytes(t.fetchone()[0])
 
-    def last(self, t: Any) -> int:
-        t.execute("SELECT coalesce(max(seq), 0) FROM recurrank_events")
-        return int(t.fetchone()[0])
+    def head(self, t: Any = None) -> Head:
+        if t is None:
+            with self._reading() as reading:
+                reading.execute("SELECT seq, digest, first FROM recurrank_head")
+                return Head(*reading.fetchone())
+        newest = "greatest(seq, (SELECT max(seq) FROM recurrank_events))"
+        t.execute(f"SELECT {newest}, digest, first FROM recurrank_head")
+        return Head(*t.fetchone())
 
     def positions(self, t: Any) -> dict[int, int]:
         t.execute("SELECT number, positions FROM recurrank_rankers WHERE NOT deleted")
         return dict(t.fetchall())
 
-    def write(self, t: Any, events: list[Event], new: list[Row], changed: list[Row]) -> None:
+    def write(self, t: Any, events: list[Event], links: list[bytes], new: list[Row], changed: list[Row]) -> None:
         if events:
-            kinds = "bigint bigint smallint bigint bytea bytea float8"
-            t.execute(*_many("INSERT INTO recurrank_events SELECT * FROM", kinds, events))
+            kinds = "bigint bigint smallint bigint bytea bytea float8 bytea"
+            rows = [(*event, link) for event, link in zip(events, links, strict=True)]
+            t.execute(*_many("INSERT INTO recurrank_events SELECT * FROM", kinds, rows))
+            t.execute("UPDATE recurrank_head SET seq = %s, digest = %s", (events[-1].seq, links[-1][: chain.SIZE]))
         if new:
             kinds = "text bigint bigint smallint bytea"
             t.execute(
@@ -159,15 +246,26 @@ class PostgresStore(Store):
 
     def newest(self) -> int:
         with self._reading() as t:
-            return self.last(t)
+            t.execute("SELECT coalesce(max(seq), 0) FROM recurrank_events")
+            return int(t.fetchone()[0])
 
-    def open_slates(self, ranker: int) -> list[int]:
-        with self._reading() as t:
-            t.execute("SELECT served FROM recurrank_slates WHERE ranker = %s AND status = 0 ORDER BY served", (ranker,))
-            return [row[0] for row in t.fetchall()]
+    def open_slates(self) -> dict[int, list[int]]:
+        found: dict[int, list[int]] = {}
+        for ranker, served in self._all("SELECT ranker, served FROM recurrank_slates WHERE status = 0 ORDER BY served"):
+            found.setdefault(ranker, []).append(served)
+        return found
+
+    def note(self, name: str, value: bytes) -> None:
+        with self._slow.use() as connection:
+            change = "ON CONFLICT (name) DO UPDATE SET value = excluded.value"
+            connection.execute(f"INSERT INTO recurrank_meta VALUES (%s, %s) {change}", (name, value))
+
+    def noted_as(self, name: str) -> bytes | None:
+        found = self._all("SELECT value FROM recurrank_meta WHERE name = %s", (name,))
+        return found[0][0] if found else None
 
     def create(self, name: str, config: bytes, digest: str, positions: int, catalogue: Iterable[bytes]) -> StoredRanker | None:
-        with self.transaction() as t:
+        with self._long_transaction() as t:
             t.execute(_RANKERS + " AND name = %s", (name,))
             row = t.fetchone()
             if row is not None:
@@ -176,13 +274,17 @@ class PostgresStore(Store):
             insert = "INSERT INTO recurrank_rankers (name, config, digest, positions) VALUES (%s, %s, %s, %s) RETURNING number"
             t.execute(insert, new)
             number = int(t.fetchone()[0])
-            for part, data in enumerate(catalogue):
+            parts = list(catalogue)
+            for part, data in enumerate(parts):
                 t.execute("INSERT INTO recurrank_catalogues VALUES (%s, %s, %s)", (number, part, data))
-            self._note(t, number, Kind.CREATED)
+            _lock(t)  # not before: the others rank and learn while a large catalogue is sent
+            says = chain.ranker_mark(number, name, digest, positions) + chain.catalogue_mark(config, parts)
+            self._note(t, number, Kind.CREATED, says)
             return StoredRanker(number, *new)
 
     def delete(self, name: str) -> bool:
-        with self.transaction() as t:
+        with self._long_transaction() as t:
+            _lock(t)
             t.execute(_RANKERS + " AND name = %s", (name,))
             row = t.fetchone()
             if row is None:
@@ -193,8 +295,10 @@ class PostgresStore(Store):
             self._note(t, row[0], Kind.DELETED)
             return True
 
-    def _note(self, t: Any, ranker: int, kind: Kind) -> None:
-        self.write(t, [Event(self.last(t) + 1, ranker, int(kind), 0, b"", b"", time.time())], [], [])
+    def _note(self, t: Any, ranker: int, kind: Kind, says: bytes = b"") -> None:
+        seq, digest, _ = self.head(t)
+        event = Event(seq + 1, ranker, int(kind), 0, b"", b"", time.time())
+        self.write(t, [event], [chain.link(digest, event, says)], [], [])
 
     def rankers(self) -> list[StoredRanker]:
         with self._reading() as t:
@@ -207,7 +311,7 @@ class PostgresStore(Store):
             return b"".join(row[0] for row in t.fetchall())
 
     def keep(self, ranker: int, snapshot: Snapshot, retain: int = 2) -> None:
-        with self._writer.use() as connection, connection.transaction(), connection.cursor() as t:
+        with self._long_transaction() as t:
             t.execute("INSERT INTO recurrank_snapshots VALUES (%s, %s, %s, %s) ON CONFLICT DO NOTHING", (ranker, *snapshot))
             old = "SELECT seq FROM recurrank_snapshots WHERE ranker = %s ORDER BY seq DESC OFFSET %s"
             t.execute(f"DELETE FROM recurrank_snapshots WHERE ranker = %s AND seq IN ({old})", (ranker, ranker, retain))
@@ -223,8 +327,31 @@ class PostgresStore(Store):
             if row is not None:
                 yield Snapshot(*row)
 
+    def raw(self, after: int, limit: int) -> list[tuple[Any, ...]]:
+        query = "SELECT seq, ranker, kind, served, clicks, payload, at, link FROM recurrank_events WHERE seq > %s"
+        return self._all(query + " ORDER BY seq LIMIT %s", (after, limit))
+
+    def slates(self, after: str, limit: int) -> list[Row]:
+        query = "SELECT slate, served, ranker, status, clicks FROM recurrank_slates WHERE slate > %s ORDER BY slate LIMIT %s"
+        return [Row(*row) for row in self._all(query, (after, limit))]
+
+    def ranker_rows(self) -> list[RankerRow]:
+        query = "SELECT number, name, config, digest, positions, deleted::int FROM recurrank_rankers ORDER BY number"
+        return [RankerRow(*row) for row in self._all(query)]
+
+    def catalogue_parts(self) -> list[tuple[int, int]]:
+        return self._all("SELECT ranker, part FROM recurrank_catalogues ORDER BY ranker, part")
+
+    def snapshot_places(self) -> list[tuple[int, int]]:
+        return self._all("SELECT ranker, seq FROM recurrank_snapshots ORDER BY ranker, seq")
+
+    def _all(self, query: str, values: tuple[Any, ...] = ()) -> list[Any]:
+        with self._reading() as t:
+            t.execute(query, values)
+            return list(t.fetchall())
+
     def lease(self) -> bool:
-        with self._leaser.use() as connection:
+        with self._leaser.use(SILENCE) as connection:
             if self._leased is not connection:  # a new connection holds nothing yet
                 self._leased = None
                 with connection.cursor() as t:
@@ -236,9 +363,8 @@ class PostgresStore(Store):
         return self._leased is not None
 
     def close(self) -> None:
-        for line in (self._leaser, self._reader, self._writer):
-            with line.lock:
-                line.drop()
+        for line in (self._leaser, self._reader, self._slow, self._writer):
+            line.close()
 
 
 class PostgresKeys:
@@ -251,15 +377,28 @@ class PostgresKeys:
 
     def all(self) -> list[Key]:
         with self._line.use() as connection:
-            found = connection.execute("SELECT name, hash, roles, created FROM recurrank_keys ORDER BY created").fetchall()
+            return self._read(connection)
+
+    def close(self) -> None:
+        self._line.drop()
+
+    def _read(self, connection: Any) -> list[Key]:
+        found = connection.execute("SELECT name, hash, roles, created FROM recurrank_keys ORDER BY created").fetchall()
         return [Key(name, hashed, tuple(roles.split(",")), created) for name, hashed, roles, created in found]
 
-    def put(self, keys: list[Key]) -> None:
+    def change(self, change: Change) -> None:
         with self._line.use() as connection, connection.transaction():
+            connection.execute("LOCK TABLE recurrank_keys IN EXCLUSIVE MODE")  # others may read meanwhile
+            keys = change(self._read(connection))
             connection.execute("DELETE FROM recurrank_keys")
             for key in keys:
                 row = (key.name, key.hash, ",".join(key.roles), key.created)
                 connection.execute("INSERT INTO recurrank_keys VALUES (%s, %s, %s, %s)", row)
+
+
+def _lock(t: Any) -> None:
+    """Be the one who appends, until the transaction ends."""
+    t.execute("SELECT pg_advisory_xact_lock(%s)", (APPEND,))
 
 
 def _many(head: str, kinds: str, rows: Sequence[tuple[Any, ...]]) -> tuple[str, list[list[Any]]]:
@@ -271,11 +410,11 @@ def _many(head: str, kinds: str, rows: Sequence[tuple[Any, ...]]) -> tuple[str, 
 def migrate(connection: Any) -> None:
     """Bring a database up to date, a transaction a step, one server at a time; a newer version is refused."""
     with connection.transaction(), connection.cursor() as t:
-        t.execute("SELECT pg_advisory_xact_lock(%s)", (APPEND,))
+        _lock(t)
         t.execute("CREATE TABLE IF NOT EXISTS recurrank_migrations (number INTEGER PRIMARY KEY, at DOUBLE PRECISION NOT NULL)")
     for number, script in enumerate(MIGRATIONS, start=1):
         with connection.transaction(), connection.cursor() as t:
-            t.execute("SELECT pg_advisory_xact_lock(%s)", (APPEND,))
+            _lock(t)
             t.execute("SELECT coalesce(max(number), 0) FROM recurrank_migrations")
             done = t.fetchone()[0]
             if done > len(MIGRATIONS):

@@ -16,8 +16,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from recurrank.serving import chain
 from recurrank.serving.events import Event, Kind
-from recurrank.serving.store.base import Row, Snapshot, Store, StoredRanker, StoreError
+from recurrank.serving.store.base import Head, Locked, RankerRow, Row, Snapshot, Store, StoredRanker, StoreError
 
 MIGRATIONS = [
     """
@@ -36,8 +37,17 @@ MIGRATIONS = [
     CREATE TABLE snapshots (
         ranker INTEGER NOT NULL, seq INTEGER NOT NULL, digest TEXT NOT NULL, state BLOB NOT NULL, PRIMARY KEY (ranker, seq));
     """,
+    "CREATE TABLE meta (name TEXT PRIMARY KEY, value BLOB NOT NULL) WITHOUT ROWID",
+    """
+    ALTER TABLE events ADD COLUMN link BLOB;
+    CREATE TABLE head (seq INTEGER NOT NULL, digest BLOB NOT NULL, first INTEGER NOT NULL);
+    INSERT INTO head SELECT coalesce(max(seq), 0), zeroblob(16), coalesce(max(seq), 0) + 1 FROM events;
+    """,
 ]
 """In order; each in a transaction of its own, with its number. Never change one that was released."""
+
+LOCKED = 2.0
+"""Seconds that a lock of another process on the file is waited for."""
 
 TAIL = 20_000
 """Events kept in memory for the learner."""
@@ -62,6 +72,7 @@ class SqliteStore(Store):
             self._writer = self._connect(opened)
             self._reader = self._connect(opened)
             migrate(self._writer)
+            self._writer.execute("PRAGMA busy_timeout=0")  # _begin() waits, where it may
         except (sqlite3.Error, StoreError) as error:
             for connection in opened:
                 connection.close()
@@ -69,14 +80,14 @@ class SqliteStore(Store):
             raise StoreError(f"{self.path}: {error}") from error
         self._write_lock, self._read_lock = threading.Lock(), threading.Lock()
         self._positions: dict[int, int] | None = None  # known as long as every transaction went well
-        self._last: int | None = None
+        self._head: Head | None = None
         self._tail: deque[Event] = deque(maxlen=TAIL)  # the last events, without gaps
         self._tail_lock = threading.Lock()
         self._pending: list[Event] = []  # of the transaction under way
         self._shown: dict[int, bytes] = {}  # the slates of the last SERVED events
 
     def _connect(self, opened: list[sqlite3.Connection]) -> sqlite3.Connection:
-        connection = sqlite3.connect(self.path, isolation_level=None, check_same_thread=False, timeout=10)
+        connection = sqlite3.connect(self.path, isolation_level=None, check_same_thread=False, timeout=LOCKED)
         opened.append(connection)
         connection.execute("PRAGMA journal_mode=WAL")
         connection.execute("PRAGMA synchronous=FULL")
@@ -85,20 +96,44 @@ class SqliteStore(Store):
         return connection
 
     @contextmanager
-    def transaction(self) -> Iterator[sqlite3.Connection]:
-        with self._write_lock:
+    def transaction(self, wait: bool = True) -> Iterator[sqlite3.Connection]:
+        if not self._write_lock.acquire(blocking=wait):
+            raise Locked("the store is being written")
+        try:
             connection = self._writer
+            self._begin(wait)
+            yield connection
+            connection.execute("COMMIT")
+            self._remember()
+        except Locked:
+            raise
+        except sqlite3.Error as error:
+            self._forget()
+            raise StoreError(f"the store cannot be written: {error}") from error
+        except BaseException:
+            self._forget()
+            raise
+        finally:
+            self._write_lock.release()
+
+    def _begin(self, wait: bool) -> None:
+        """SQLite's own way of waiting would hold up an event loop, and is set for a connection, not for a call."""
+        until = time.monotonic() + LOCKED
+        while True:
             try:
-                connection.execute("BEGIN IMMEDIATE")
-                yield connection
-                connection.execute("COMMIT")
-                self._remember()
-            except sqlite3.Error as error:
-                self._forget()
-                raise StoreError(f"the store cannot be written: {error}") from error
-            except BaseException:
-                self._forget()
-                raise
+                self._writer.execute("BEGIN IMMEDIATE")
+                return
+            except sqlite3.OperationalError as error:
+                if getattr(error, "sqlite_errorcode", 0) & 0xFF != sqlite3.SQLITE_BUSY or (wait and time.monotonic() > until):
+                    raise
+                if not wait:
+                    raise Locked("the store is being written by another process") from error
+            time.sleep(0.005)
+
+    def probe(self, size: int) -> None:
+        self.note("probe", bytes(size))
+        with self.transaction() as t:
+            t.execute("DELETE FROM meta WHERE name = 'probe'")
 
     def _remember(self) -> None:
         """Keep what was written for the learner: reading it back costs it, and the requests it competes with, far more."""
@@ -115,7 +150,7 @@ class SqliteStore(Store):
 
     def _forget(self) -> None:
         _rollback(self._writer)
-        self._positions = self._last = None
+        self._positions = self._head = None
         self._pending = []
         with self._tail_lock:  # whether a commit that failed is on disk, only the disk knows
             self._tail.clear()
@@ -149,22 +184,27 @@ class SqliteStore(Store):
     def payload(self, t: sqlite3.Connection, served: int) -> bytes:
         return bytes(t.execute("SELECT payload FROM events WHERE seq = ?", (served,)).fetchone()[0])
 
-    def last(self, t: sqlite3.Connection) -> int:
-        if self._last is None:  # nobody else writes
-            self._last = int(t.execute("SELECT coalesce(max(seq), 0) FROM events").fetchone()[0])
-        return self._last
+    def head(self, t: sqlite3.Connection | None = None) -> Head:
+        if t is None:
+            with self._reading() as reader:
+                return Head(*reader.execute("SELECT seq, digest, first FROM head").fetchone())
+        if self._head is None:  # nobody else writes
+            query = "SELECT max(seq, (SELECT coalesce(max(seq), 0) FROM events)), digest, first FROM head"
+            self._head = Head(*t.execute(query).fetchone())
+        return self._head
 
     def positions(self, t: sqlite3.Connection) -> dict[int, int]:
         if self._positions is None:  # nobody else writes
             self._positions = dict(t.execute("SELECT number, positions FROM rankers WHERE NOT deleted"))
         return self._positions
 
-    def write(self, t: sqlite3.Connection, events: list[Event], new: list[Row], changed: list[Row]) -> None:
-        _insert(t, "INSERT INTO events VALUES", events)
+    def write(self, t: sqlite3.Connection, events: list[Event], links: list[bytes], new: list[Row], changed: list[Row]) -> None:
+        _insert(t, "INSERT INTO events VALUES", [(*event, link) for event, link in zip(events, links, strict=True)])
         change = " ON CONFLICT (slate) DO UPDATE SET status = excluded.status, clicks = excluded.clicks"
         _insert(t, "INSERT INTO slates VALUES", [*new, *changed], change)
         if events:
-            self._last = events[-1].seq
+            self._head = self.head(t)._replace(seq=events[-1].seq, digest=links[-1][: chain.SIZE])
+            t.execute("UPDATE head SET seq = ?, digest = ?", self._head[:2])
             self._pending += events
 
     def _recent(self, after: int, limit: int) -> list[Event] | None:
@@ -194,15 +234,26 @@ class SqliteStore(Store):
             return list(map(Event._make, found))
 
     def newest(self) -> int:
-        if self._last is not None:
-            return self._last
+        if self._head is not None:
+            return self._head.seq
         with self._reading() as reader:
             return int(reader.execute("SELECT coalesce(max(seq), 0) FROM events").fetchone()[0])
 
-    def open_slates(self, ranker: int) -> list[int]:
+    def open_slates(self) -> dict[int, list[int]]:
+        found: dict[int, list[int]] = {}
         with self._reading() as reader:
-            query = "SELECT served FROM slates WHERE ranker = ? AND status = 0 ORDER BY served"
-            return [row[0] for row in reader.execute(query, (ranker,))]
+            for ranker, served in reader.execute("SELECT ranker, served FROM slates WHERE status = 0 ORDER BY served"):
+                found.setdefault(ranker, []).append(served)
+        return found
+
+    def note(self, name: str, value: bytes) -> None:
+        with self.transaction() as t:
+            t.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (name, value))
+
+    def noted_as(self, name: str) -> bytes | None:
+        with self._reading() as reader:
+            row = reader.execute("SELECT value FROM meta WHERE name = ?", (name,)).fetchone()
+        return row[0] if row else None
 
     def create(self, name: str, config: bytes, digest: str, positions: int, catalogue: Iterable[bytes]) -> StoredRanker | None:
         with self.transaction() as t:
@@ -214,9 +265,11 @@ class SqliteStore(Store):
                 return StoredRanker(*row) if row[3] == digest else None
             new = (name, config, digest, positions)
             number = t.execute("INSERT INTO rankers (name, config, digest, positions) VALUES (?, ?, ?, ?)", new).lastrowid or 0
-            for part, data in enumerate(catalogue):
+            parts = list(catalogue)
+            for part, data in enumerate(parts):
                 t.execute("INSERT INTO catalogues VALUES (?, ?, ?)", (number, part, data))
-            self._note(t, number, Kind.CREATED)
+            says = chain.ranker_mark(number, name, digest, positions) + chain.catalogue_mark(config, parts)
+            self._note(t, number, Kind.CREATED, says)
             self._positions = None
             return StoredRanker(number, *new)
 
@@ -232,8 +285,10 @@ class SqliteStore(Store):
             self._positions = None
             return True
 
-    def _note(self, t: sqlite3.Connection, ranker: int, kind: Kind) -> None:
-        self.write(t, [Event(self.last(t) + 1, ranker, int(kind), 0, b"", b"", time.time())], [], [])
+    def _note(self, t: sqlite3.Connection, ranker: int, kind: Kind, says: bytes = b"") -> None:
+        seq, digest, _ = self.head(t)
+        event = Event(seq + 1, ranker, int(kind), 0, b"", b"", time.time())
+        self.write(t, [event], [chain.link(digest, event, says)], [], [])
 
     def rankers(self) -> list[StoredRanker]:
         with self._reading() as reader:
@@ -260,6 +315,33 @@ class SqliteStore(Store):
                 row = reader.execute(one, (ranker, seq)).fetchone()
             if row is not None:
                 yield Snapshot(*row)
+
+    def integrity(self) -> list[str]:
+        with self._reading() as reader:
+            return [row[0] for row in reader.execute("PRAGMA integrity_check") if row[0] != "ok"]
+
+    def raw(self, after: int, limit: int) -> list[tuple[Any, ...]]:
+        query = "SELECT seq, ranker, kind, served, clicks, payload, at, link FROM events WHERE seq > ? ORDER BY seq LIMIT ?"
+        with self._reading() as reader:
+            return reader.execute(query, (after, limit)).fetchall()
+
+    def slates(self, after: str, limit: int) -> list[Row]:
+        query = "SELECT slate, served, ranker, status, clicks FROM slates WHERE slate > ? ORDER BY slate LIMIT ?"
+        with self._reading() as reader:
+            return [Row(*row) for row in reader.execute(query, (after, limit))]
+
+    def ranker_rows(self) -> list[RankerRow]:
+        query = "SELECT number, name, config, digest, positions, deleted FROM rankers ORDER BY number"
+        with self._reading() as reader:
+            return [RankerRow(*row) for row in reader.execute(query)]
+
+    def catalogue_parts(self) -> list[tuple[int, int]]:
+        with self._reading() as reader:
+            return reader.execute("SELECT ranker, part FROM catalogues ORDER BY ranker, part").fetchall()
+
+    def snapshot_places(self) -> list[tuple[int, int]]:
+        with self._reading() as reader:
+            return reader.execute("SELECT ranker, seq FROM snapshots ORDER BY ranker, seq").fetchall()
 
     def lease(self) -> bool:
         return True

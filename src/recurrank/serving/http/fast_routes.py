@@ -1,12 +1,10 @@
 """Ranking and feedback, the two routes that are called thousands of times a second.
 
-litestar describes them and answers the odd spelling of their addresses; requests as they usually come are answered here, from
-bytes to bytes. Its way through parameters and response objects takes longer than drawing a slate and its share of a commit.
+litestar describes them; requests are answered here, from bytes to bytes. Its way through parameters and response objects takes
+longer than drawing a slate and its share of a commit.
 """
 
 from __future__ import annotations
-
-from collections.abc import Awaitable
 
 import msgspec
 
@@ -18,10 +16,8 @@ from recurrank.serving.store.base import Report
 REPORTS = 1_000
 """In one feedback request."""
 
-_BEFORE, _AFTER = "/v1/rankers/", "/rank"
 
-
-class Hot:
+class FastRoutes:
     """The two routes of a service."""
 
     def __init__(self, service: Service) -> None:
@@ -40,18 +36,10 @@ class Hot:
         outcomes = await self._service.feedback_async([Report(r.slate, tuple(r.clicks), r.final) for r in reports])
         return [s.Reported(report.slate, outcome) for report, outcome in zip(reports, outcomes, strict=True)]  # type: ignore[arg-type]
 
-    def answer(self, path: str, body: bytes) -> Awaitable[bytes] | None:
-        """The answer to a POST request; None when it is not one of these two."""
-        if path == "/v1/feedback":
-            return self._feedback(body)
-        if path.startswith(_BEFORE) and path.endswith(_AFTER):
-            name = path[len(_BEFORE) : -len(_AFTER)]
-            if name and "/" not in name:
-                return self._rank(name, body)
-        return None
+    async def rank_bytes(self, parameters: tuple[str, ...], body: bytes) -> bytes:
+        """:meth:`rank`, from bytes to bytes."""
+        return self._encode(await self.rank(parameters[0], self._ask.decode(body) if body else None))
 
-    async def _rank(self, name: str, body: bytes) -> bytes:
-        return self._encode(await self.rank(name, self._ask.decode(body) if body else None))
-
-    async def _feedback(self, body: bytes) -> bytes:
+    async def feedback_bytes(self, parameters: tuple[str, ...], body: bytes) -> bytes:
+        """:meth:`feedback`, from bytes to bytes."""
         return self._encode(await self.feedback(self._reports.decode(body)))

@@ -1,0 +1,28 @@
+"""``recurrank backup``: a copy of a store while its server runs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from recurrank.cli.keys import store_option
+from recurrank.cli.shared import json_option, print_json
+
+
+@click.command()
+@click.argument("to", type=click.Path(path_type=Path))
+@store_option
+@json_option
+def command(to: Path, store: str, as_json: bool) -> None:
+    """Copy a SQLite store and its keys into the file TO, while the server runs; the copy is checked.
+
+    Copying recurrank.db by other means loses what is in recurrank.db-wal. For PostgreSQL use pg_dump.
+    """
+    from recurrank.serving.backup import backup
+
+    made = backup(store, to)
+    if as_json:
+        print_json({"path": str(made.path), "events": made.events, "keys": made.keys})
+    else:
+        click.echo(f"{made.events:,} events{' and the keys' if made.keys else ''}: {made.path}")

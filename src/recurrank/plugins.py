@@ -1,0 +1,127 @@
+"""A user's own rankers and click models: files that register them, found again in every process that needs them.
+
+An experiment that goes to another process takes the *paths* of these files with it, never their code: the process imports them
+itself, as ``--plugin FILE`` does for a command.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from numba.core.errors import NumbaError
+
+ENVIRONMENT = "RECURRANK_PLUGINS"
+"""Where a process finds the plugins of the process that started it."""
+
+_HERE = Path(__file__).parent
+_loading: list[Path] = []
+
+
+def load(path: str | os.PathLike[str]) -> ModuleType:
+    """Import a Python file under its own name, once; ValueError says in one line what is wrong with it.
+
+    Its folder is searched for what it imports, as it is for a script.
+    """
+    file = Path(path).resolve()
+    if file.suffix != ".py" or not file.is_file():
+        raise ValueError(f"plugin: {path} is not a Python file; give the file that registers your ranker or click model")
+    for module in list(sys.modules.values()):
+        if _file(module) == file:
+            return module
+    name = file.stem
+    if not name.isidentifier() or name in sys.modules:
+        raise ValueError(f"plugin: {file} cannot be imported as {name!r}, which is taken or not a name; rename the file")
+    spec = importlib.util.spec_from_file_location(name, file)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    if str(file.parent) not in sys.path:
+        sys.path.append(str(file.parent))
+    _loading.append(file)
+    try:
+        with plainly():
+            spec.loader.exec_module(module)
+    except Exception as error:
+        del sys.modules[name]
+        raise ValueError(f"plugin: {_place(error, file)}: {type(error).__name__}: {error}") from error
+    finally:
+        _loading.pop()
+    return module
+
+
+def load_all(paths: Iterable[str]) -> None:
+    """Import several, and let processes that this one starts do the same."""
+    for path in paths:
+        load(path)
+    known = [one for one in os.environ.get(ENVIRONMENT, "").split(os.pathsep) if one]
+    wanted = dict.fromkeys([*known, *(str(Path(path).resolve()) for path in paths)])
+    if wanted:
+        os.environ[ENVIRONMENT] = os.pathsep.join(wanted)
+
+
+def load_inherited() -> None:
+    """Import the plugins of the process that started this one."""
+    load_all([path for path in os.environ.get(ENVIRONMENT, "").split(os.pathsep) if path])
+
+
+def files_of(kinds: Iterable[type[Any]]) -> tuple[str, ...]:
+    """The files of those classes that are a user's own; one that was typed in has none."""
+    own = [kind for kind in kinds if kind.__module__.partition(".")[0] != "recurrank"]
+    files = [_file(sys.modules.get(kind.__module__)) for kind in own]
+    return tuple(dict.fromkeys(str(file) for file in files if file is not None))
+
+
+def refuse_while_loading() -> None:
+    """ValueError when a file that is being imported starts runs itself: it would start them in every process."""
+    if _loading:
+        raise ValueError(f'{_loading[-1]}: it starts runs when it is imported; put them under if __name__ == "__main__":')
+
+
+@contextmanager
+def plainly() -> Iterator[None]:
+    """What numba says about a slip in compiled code becomes one line, a ValueError."""
+    try:
+        yield
+    except NumbaError as error:
+        raise ValueError(explained(error)) from None
+
+
+def explained(error: BaseException) -> str:
+    """What numba said, and where: file, line and one sentence, of the sixty lines that it prints."""
+    text = re.sub(r"\x1b\[[0-9;]*m", "", str(error))
+    places = re.findall(r"During: [^\n]*? at (\S+\.py) \((\d+)\)", text) or re.findall(r'File "([^"]+\.py)", line (\d+)', text)
+    theirs = [(Path(file), line) for file, line in places if not Path(file).resolve().is_relative_to(_HERE)]
+    file, line = next(iter(theirs or [(Path(file), line) for file, line in places]), (Path("compiled code"), "?"))
+    part = text[: text.find(f"{file} ({line})")] if f"{file} ({line})" in text else text
+    lines = [" ".join(one.split()) for one in part.splitlines()]
+    begins = max((i for i, one in enumerate(lines) if one.startswith("Failed in ")), default=-1)
+    said = next((one for one in lines[begins + 1 :] if one), type(error).__name__)
+    if said.endswith("found for signature:"):
+        said += " " + next((one.removeprefix(">>> ") for one in lines[begins + 1 :] if one.startswith(">>> ")), "")
+    return f"{file}, line {line}: numba cannot compile it: {said[:300]}"
+
+
+def _file(module: ModuleType | None) -> Path | None:
+    path = getattr(module, "__file__", None)
+    return Path(path).resolve() if path else None
+
+
+def _place(error: BaseException, file: Path) -> str:
+    """The file, and the line of it where the error came from."""
+    trace, line = error.__traceback__, None
+    while trace is not None:
+        if Path(trace.tb_frame.f_code.co_filename) == file:
+            line = trace.tb_lineno
+        trace = trace.tb_next
+    if isinstance(error, SyntaxError):
+        line = error.lineno
+    return f"{file}, line {line}" if line else str(file)

@@ -1,0 +1,1 @@
+"""What ranking algorithms share."""

@@ -1,0 +1,61 @@
+"""Where every random stream comes from: a seed, and the name of who draws from it.
+
+People give the same seed to everything. So a seed is never a stream: each consumer derives its own from the seed *and its own
+name*, and equal seeds give independent streams to a problem, a ranker and its users. The name is hashed into the spawn key
+of numpy's ``SeedSequence``; whatever else tells two streams of one consumer apart (a split, the round at which users come
+in) follows it.
+
+| consumer | draws |
+|---|---|
+| ``problem`` | features and theta |
+| ``items`` | the order of a problem's items |
+| ``ranker`` | all that an algorithm chooses at random |
+| ``users``, round | clicks, from that round of the ranker on |
+| ``design`` | a volumetric spanner |
+| ``assumptions`` | rankings to check a click model on |
+| ``views`` | slates of a service |
+| ``demo`` | invented films and their titles |
+"""
+
+from __future__ import annotations
+
+import zlib
+
+import numpy as np
+
+Seed = int | np.random.SeedSequence | None
+
+
+class Given(np.random.SeedSequence):
+    """A sequence that its consumer uses as it is. Rankers of version 0.1.0 did, and their logs must fold to the same states."""
+
+
+def as_seed(seed: object) -> np.random.SeedSequence:
+    """A seed sequence: itself, or of a whole number of at least 0, or (of None) a fresh one."""
+    if isinstance(seed, np.random.SeedSequence):
+        return seed
+    if seed is None:
+        return np.random.SeedSequence()
+    if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or seed < 0:
+        raise ValueError(f"seed: {seed!r} is not a seed; give a whole number of at least 0, or a SeedSequence")
+    return np.random.SeedSequence(int(seed))
+
+
+def sequence(seed: object, consumer: str, *more: int) -> np.random.SeedSequence:
+    """The seed sequence of a consumer; ValueError for what is not a seed.
+
+    >>> sequence(3, "ranker").generate_state(1) == sequence(3, "users", 0).generate_state(1)
+    array([False])
+    """
+    root = as_seed(seed)
+    if isinstance(root, Given):
+        return root
+    key = (*root.spawn_key, zlib.crc32(consumer.encode()), *more)
+    return np.random.SeedSequence(root.entropy, spawn_key=key, pool_size=root.pool_size)
+
+
+def stream(seed: object, consumer: str, *more: int) -> np.random.Generator:
+    """The random stream of a consumer. A Generator instead of a seed is used as it is."""
+    if isinstance(seed, np.random.Generator):
+        return seed
+    return np.random.Generator(np.random.PCG64(sequence(seed, consumer, *more)))

@@ -1,0 +1,88 @@
+"""A copy of a SQLite store while its server runs: the database as of one moment, and the keys."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import sqlite3
+from pathlib import Path
+from typing import NamedTuple
+
+from recurrank.serving import chain
+from recurrank.serving.events import Event
+
+SCHEME = "sqlite:///"
+PAGES = 4_096
+"""Copied at a time; the server writes in between."""
+
+
+class Backup(NamedTuple):
+    """What was copied."""
+
+    path: Path
+    events: int
+    keys: bool
+
+
+def backup(address: str, to: Path) -> Backup:
+    """Copy a store into the file ``to``, whole or not at all, and check the copy.
+
+    SQLite's online backup reads what is in the write-ahead log too; a copy of the database's file alone does not have it.
+    """
+    if address.startswith(("postgresql://", "postgres://")):
+        raise ValueError("store: PostgreSQL has its own ways to copy a database; use pg_dump, which has the keys too")
+    if not address.startswith(SCHEME):
+        raise ValueError(f"store: {address!r} is not a file; give sqlite:///recurrank.db")
+    path = Path(address.removeprefix(SCHEME))
+    if not path.is_file():
+        raise ValueError(f"store: there is no file {path}; give the server's --store")
+    if not to.absolute().parent.is_dir():
+        raise ValueError(f"{to}: its folder does not exist; make it first")
+    keys, keys_to = path.with_name(path.name + ".keys"), to.with_name(to.name + ".keys")
+    for taken in (to, keys_to):
+        if taken.exists():
+            raise ValueError(f"{taken}: it is there already; give another name, or delete it first")
+    partial = to.with_name(to.name + ".partial")
+    try:
+        events = _copy(path, partial)
+        if keys.is_file():
+            shutil.copy(keys, partial.with_name(partial.name + ".keys"))
+            partial.with_name(partial.name + ".keys").replace(keys_to)
+        partial.replace(to)
+    except sqlite3.Error as error:
+        raise ValueError(f"store: {path} cannot be copied: {error}") from error
+    finally:
+        for left in ("", "-wal", "-shm", "-journal", ".keys"):
+            partial.with_name(partial.name + left).unlink(missing_ok=True)
+    return Backup(to, events, keys_to.is_file())
+
+
+def _copy(path: Path, partial: Path) -> int:
+    """Copy, check, and count events."""
+    partial.unlink(missing_ok=True)
+    with (
+        contextlib.closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True, timeout=10)) as source,
+        contextlib.closing(sqlite3.connect(partial, isolation_level=None)) as target,
+    ):
+        source.backup(target, pages=PAGES, sleep=0.005)
+        target.execute("PRAGMA journal_mode=DELETE")  # one file
+        wrong = target.execute("PRAGMA integrity_check(1)").fetchone()[0]
+        if wrong != "ok":
+            raise ValueError(f"store: {path} is damaged ({wrong}); see `recurrank log verify`")
+        return _check_head(target, path)
+
+
+def _check_head(database: sqlite3.Connection, path: Path) -> int:
+    """The last event has to be the one that the head of the log names, and to have its digest."""
+    if not database.execute("SELECT count(*) FROM sqlite_master WHERE name = 'head'").fetchone()[0]:
+        raise ValueError(f"store: {path} is of an older version; start its server once, then copy it")
+    seq, digest, first = database.execute("SELECT seq, digest, first FROM head").fetchone()
+    last = database.execute("SELECT * FROM events ORDER BY seq DESC LIMIT 2").fetchall()
+    if (last[0][0] if last else 0) != seq:
+        raise ValueError(f"store: {path}: its last events are missing; see `recurrank log verify`")
+    if last and seq >= first:
+        before = last[1][-1][: chain.SIZE] if len(last) > 1 and seq > first else chain.START
+        *fields, link = last[0]
+        if link[: chain.SIZE] != digest or chain.link(before, Event(*fields), link[chain.SIZE :]) != link:
+            raise ValueError(f"store: {path}: its last event was altered; see `recurrank log verify`")
+    return int(seq)

@@ -1,0 +1,255 @@
+"""Connections: how many there may be, how long they may be silent, and what is refused before any work is done for it.
+
+uvicorn's protocol, with what it leaves out:
+
+- A connection has to send the headers of a request within ``headers`` seconds, in at most ``HEAD`` bytes, and to take what it
+  is sent; one that is silent between requests is closed by uvicorn.
+- There are at most so many connections, and so many of one address. Where a new one would be too many, one that has never asked
+  for anything makes room, or else the one that has been idle longest; only if all are busy is the new one refused.
+- When ``waiting`` requests wait for their answers, further ones are answered 503 at once, without becoming work: those that
+  were taken are answered in time. /healthz and /readyz are always answered.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import os
+import socket
+from collections import Counter
+from typing import Any, NamedTuple
+
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from recurrank.serving.http.problems import TITLES, log, problem
+
+HEAD = 64 << 10
+"""Bytes that the headers of a request may have."""
+SWEEP = 1.0
+"""Seconds between two looks at who has been silent for too long."""
+ACCEPT, BACKLOG = 64, 1_024
+"""Connections that are accepted in one turn of the event loop, and that the system keeps until then."""
+RESERVE = 64 + 4 * ACCEPT
+"""File descriptors that are kept for the store, uploads and other processes, and for connections that are just accepted."""
+PROBES = (b"/healthz", b"/readyz")
+
+
+class Crowd(NamedTuple):
+    """Limits of a server's connections."""
+
+    connections: int = 4_000
+    per_address: int = 2_000
+    waiting: int = 64  # requests that wait for their answers
+    headers: float = 10.0  # seconds for the headers of a request
+    stalled: float = 60.0  # seconds that a client may not take what it is sent
+
+
+def _answer(status: int, detail: str, *headers: str) -> bytes:
+    body = problem(status, detail)
+    head = [f"HTTP/1.1 {status} {TITLES[status]}", "content-type: application/problem+json", f"content-length: {len(body)}"]
+    return "\r\n".join([*head, *headers, "", ""]).encode() + body
+
+
+_CLOSE = "connection: close"
+_FULL = _answer(503, "connections: too many are open; try again later", _CLOSE, "retry-after: 5")
+_BUSY = _answer(503, "server: more is asked for than can be answered in time; try again later", "retry-after: 1")
+_LONG = _answer(431, f"headers: at most {HEAD:,} bytes are taken", _CLOSE)
+_LATE = _answer(408, "headers: they are not here in time", _CLOSE)
+
+
+class Connections:
+    """All connections of a server; makes uvicorn's protocols."""
+
+    def __init__(self, crowd: Crowd) -> None:
+        most = descriptors()
+        self.crowd = crowd if most is None else crowd._replace(connections=max(1, min(crowd.connections, most - RESERVE)))
+        self.open: dict[Connection, None] = {}  # in the order in which they came
+        self.silent: dict[Connection, None] = {}  # those that have not asked for anything yet, in this order too
+        self.idle: dict[Connection, None] = {}  # answered, and nothing asked since; longest idle first
+        self.addresses: Counter[str] = Counter()
+        self.waiting = 0
+        self.refused: Counter[str] = Counter()
+        self._sweeping: asyncio.TimerHandle | None = None
+
+    def protocol(self) -> Any:
+        """For uvicorn's configuration."""
+        return functools.partial(Connection, self)
+
+    def admit(self, new: Connection) -> bool:
+        """Count a new connection in, if there is or can be made room for it."""
+        address = new.address
+        for full, of in (
+            (self.addresses[address] >= self.crowd.per_address, address),
+            (len(self.open) >= self.crowd.connections, None),
+        ):
+            if full and not self._make_room(of):
+                self.refused["connections"] += 1
+                return False
+        self.open[new] = self.silent[new] = None
+        self.addresses[address] += 1
+        if self._sweeping is None:
+            self._sweeping = new.loop.call_later(SWEEP, self._sweep, new.loop)
+        return True
+
+    def forget(self, gone: Connection) -> None:
+        if gone in self.open:
+            del self.open[gone]
+            self.silent.pop(gone, None)
+            self.idle.pop(gone, None)
+            self.addresses[gone.address] -= 1
+            if not self.addresses[gone.address]:
+                del self.addresses[gone.address]
+
+    def _make_room(self, address: str | None) -> bool:
+        """Close a connection that nothing is asked on."""
+        quiet = (one for those in (self.silent, self.idle) for one in those if address is None or one.address == address)
+        found = next(quiet, None)
+        if found is None:
+            return False
+        found.transport.abort()
+        self.forget(found)
+        self.refused["idle"] += 1
+        return True
+
+    def _sweep(self, loop: asyncio.AbstractEventLoop) -> None:
+        now = loop.time()
+        for one in list(self.open):
+            one.check(now)
+        if self.refused:
+            log.warning("connections or requests refused", open=len(self.open), **self.refused)
+            self.refused.clear()
+        self._sweeping = loop.call_later(SWEEP, self._sweep, loop) if self.open else None
+
+
+class Connection(HttpToolsProtocol):
+    """One of them."""
+
+    def __init__(self, all_: Connections, *arguments: Any, **named: Any) -> None:
+        super().__init__(*arguments, **named)
+        self._all = all_
+        self.address = ""
+        self._due = float("inf")  # when the headers of a request have to be here
+        self._stalled = float("inf")  # when what was sent has to be taken
+        self._head = 0  # bytes of the headers so far; -1 after them
+        self._receiving = False  # a request, its body included
+        self._counted = False  # among the requests that wait
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self.address = self.client[0] if self.client else ""
+        self._due = self.loop.time() + self._all.crowd.headers
+        if not self._all.admit(self):
+            transport.write(_FULL)
+            transport.close()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._all.forget(self)
+        self.answering()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        if self.transport.is_closing():
+            return
+        if self._head >= 0:  # the first bytes of a request, or more of its headers
+            if self._head == 0:
+                self._all.idle.pop(self, None)
+                self._due = self.loop.time() + self._all.crowd.headers
+            self._head += len(data)
+        super().data_received(data)
+        if self._head > HEAD and not self.transport.is_closing():
+            self.transport.write(_LONG)
+            self.transport.close()
+
+    def on_message_begin(self) -> None:
+        self._receiving = True
+        super().on_message_begin()
+
+    def on_headers_complete(self) -> None:
+        self._head, self._due = -1, float("inf")
+        self._all.silent.pop(self, None)
+        overloaded = self._all.waiting >= self._all.crowd.waiting and not self.url.startswith(PROBES)
+        if overloaded and (self.cycle is None or self.cycle.response_complete):
+            self._all.refused["requests"] += 1
+            self.cycle = _DONE  # type: ignore[assignment]
+            self.transport.write(_BUSY)
+            self._rest()
+            return
+        self.scope["state"]["connection"] = self
+        super().on_headers_complete()
+
+    def on_message_complete(self) -> None:
+        self._receiving = False
+        if self.cycle.response_complete:
+            self._rest()
+        elif not self._counted and self.scope["method"] != "PUT":
+            self._counted = True  # uploads have a queue of their own
+            self._all.waiting += 1
+        super().on_message_complete()
+
+    def answering(self) -> None:
+        """The answer begins: the request does not wait any more."""
+        if self._counted:
+            self._counted = False
+            self._all.waiting -= 1
+
+    def on_response_complete(self) -> None:
+        self.answering()
+        super().on_response_complete()
+        if not self.pipeline:
+            self._rest()
+
+    def _rest(self) -> None:
+        """Nothing is asked now."""
+        self._head = -1 if self._receiving else 0  # the rest of a body that was refused is not a header
+        self._all.idle[self] = None
+        self._due = self.loop.time() + self.timeout_keep_alive
+
+    def pause_writing(self) -> None:
+        self._stalled = self.loop.time() + self._all.crowd.stalled
+        super().pause_writing()
+
+    def resume_writing(self) -> None:
+        self._stalled = float("inf")
+        super().resume_writing()
+
+    def check(self, now: float) -> None:
+        """Close a connection that has kept others waiting for too long."""
+        if now > self._stalled:
+            self.transport.abort()
+        elif now > self._due and (self.cycle is None or self.cycle.response_complete) and not self.transport.is_closing():
+            if self._head > 0:
+                self.transport.write(_LATE)
+            self.transport.close()
+
+
+class _Done:
+    """In place of uvicorn's cycle of a request and its answer, when there was only an answer."""
+
+    response_complete = True
+    keep_alive = True
+    message_event = asyncio.Event()
+
+
+_DONE = _Done()
+
+
+def lengthen_queue(listening: Any) -> None:
+    """Let the system keep more new connections than are accepted in a turn; asyncio has one number for both."""
+    with socket.socket(fileno=os.dup(listening.fileno())) as same:
+        same.listen(BACKLOG)
+
+
+def descriptors() -> int | None:
+    """How many files and connections this process may have open, after asking for as many as it can get."""
+    try:
+        import resource
+    except ImportError:  # Windows
+        return None
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        try:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+            soft = hard
+        except (ValueError, OSError):
+            pass
+    return None if soft == resource.RLIM_INFINITY else int(soft)

@@ -1,0 +1,169 @@
+"""Uploaded catalogues are decoded where they can do no harm: in a process with limited memory and time.
+
+A few hundred kilobytes of Parquet can decode to gigabytes, and parsing megabytes of text holds Python's lock. So a worker
+process decodes what is compressed or large, one body at a time; it is killed when it takes too long, and a new one is started
+for the next body. Small bodies that cannot expand are decoded in a thread of the server: no process has to start for them.
+
+The worker (``decoder_worker.py``) reads jobs from its standard input and writes results to its output.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from typing import IO, Any
+
+import msgspec
+import numpy as np
+
+from recurrank.catalogue import Catalogue
+from recurrank.serving.fold import Config
+from recurrank.serving.http.problems import Refused
+from recurrank.serving.http.upload import NPY, PARQUET, Bounds, read_ranker
+
+SMALL = 256 << 10
+"""Bytes of a JSON or CSV body that is decoded in the server."""
+COMMAND = (sys.executable, "-m", "recurrank.serving.http.decoder_worker")
+
+SETTINGS = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "ARROW_DEFAULT_MEMORY_POOL": "system"}
+"""Environment of the worker: threads and pyarrow's own pools reserve addresses that count as memory where that is limited."""
+
+Reader = Callable[[str, bytes, dict[str, str], Bounds], Any]
+"""Decodes a body: its media type, its bytes, the request's query, and bounds."""
+
+
+class Job(msgspec.Struct):
+    """What the worker has to do; the body follows."""
+
+    function: str  # "module:function", called with kind, body, query and bounds
+    kind: str
+    query: dict[str, str]
+    bounds: Bounds
+    size: int
+
+
+class Result(msgspec.Struct):
+    """What came of it; the features and then the ids as msgpack follow, if there are any."""
+
+    status: int = 200
+    detail: str = ""
+    config: Config | None = None
+    document: Any = None
+    shape: tuple[int, ...] = ()
+    dtype: str = ""
+    ids: int = 0
+    last: bool = False  # the worker has to be replaced
+
+
+class Decoder:
+    """Decodes uploads within bounds.
+
+    Args:
+        bounds: of a decoded catalogue.
+        seconds: that decoding one body may take.
+
+    """
+
+    def __init__(self, bounds: Bounds, seconds: float) -> None:
+        self._bounds, self._seconds = bounds, seconds
+        self._process: subprocess.Popen[bytes] | None = None
+        self._turn = asyncio.Semaphore(1)
+        self._stopped = False
+
+    async def ranker(self, kind: str, body: bytes, query: dict[str, str]) -> tuple[Config, Catalogue]:
+        """The ranker that a request describes (:func:`~recurrank.serving.http.upload.read_ranker`)."""
+        async with self._turn:
+            if _harmless(kind, body):
+                return await asyncio.to_thread(read_ranker, kind, body, query, self._bounds)
+            return await asyncio.to_thread(self._ranker, kind, body, query)
+
+    async def document(self, kind: str, body: bytes, function: Reader) -> Any:
+        """What a function at the top of a module makes of a file: something that JSON can say."""
+        async with self._turn:
+            if _harmless(kind, body):
+                return await asyncio.to_thread(function, kind, body, {}, self._bounds)
+            return (await asyncio.to_thread(self._run, function, kind, body, {}))[0].document
+
+    def stop(self) -> None:
+        """End the worker."""
+        self._stopped = True
+        if self._process is not None:
+            _end(self._process)
+
+    def _ranker(self, kind: str, body: bytes, query: dict[str, str]) -> tuple[Config, Catalogue]:
+        result, features, ids = self._run(read_ranker, kind, body, query)
+        assert result.config is not None
+        return result.config, Catalogue(features, ids)
+
+    def _run(self, function: Reader, kind: str, body: bytes, query: dict[str, str]) -> tuple[Result, Any, list[str] | None]:
+        process = self._process
+        if process is None or process.poll() is not None:
+            process = self._start()
+        late = threading.Timer(self._seconds, process.kill)
+        late.start()
+        try:
+            assert process.stdin is not None
+            assert process.stdout is not None
+            job = Job(f"{function.__module__}:{function.__name__}", kind, query, self._bounds, len(body))
+            process.stdin.write(msgspec.json.encode(job) + b"\n")
+            process.stdin.write(body)
+            process.stdin.flush()
+            result, features, ids = _received(process.stdout)
+        except (OSError, EOFError, msgspec.MsgspecError) as error:  # it was killed: by us, or by what it was given
+            self._start()
+            raise Refused(413, f"body: it cannot be decoded within {self._seconds:g} seconds and the memory for it") from error
+        finally:
+            late.cancel()
+        if result.last:
+            self._start()
+        if result.status != 200:
+            raise Refused(result.status, result.detail)
+        return result, features, ids
+
+    def _start(self) -> subprocess.Popen[bytes]:
+        """A new worker in place of the old one; it is ready when the next body comes."""
+        if self._process is not None:
+            _end(self._process)
+        if self._stopped:
+            raise Refused(503, "the server is about to stop; try again elsewhere or later")
+        environment = {**os.environ, **SETTINGS}
+        self._process = subprocess.Popen(COMMAND, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment)
+        return self._process
+
+
+def _harmless(kind: str, body: bytes) -> bool:
+    """Whether decoding takes neither long nor much more memory than the body has."""
+    return kind == NPY or (kind != PARQUET and len(body) <= SMALL)
+
+
+def _received(pipe: IO[bytes]) -> tuple[Result, Any, list[str] | None]:
+    result = msgspec.json.decode(pipe.readline(), type=Result)
+    if not result.shape:
+        return result, None, None
+    features = np.empty(result.shape, result.dtype)
+    _fill(pipe, memoryview(features.reshape(-1).view(np.uint8)))  # type: ignore[arg-type]
+    names = bytearray(result.ids)
+    _fill(pipe, memoryview(names))
+    return result, features, msgspec.msgpack.decode(names, type=list[str]) if names else None
+
+
+def _fill(pipe: IO[bytes], view: memoryview) -> None:
+    while view:
+        got = pipe.readinto(view)  # type: ignore[attr-defined]
+        if not got:
+            raise EOFError
+        view = view[got:]
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    process.kill()
+    process.wait()
+    for pipe in (process.stdin, process.stdout):
+        if pipe is not None:
+            with contextlib.suppress(OSError):  # what it had not read is thrown away
+                pipe.close()

@@ -1,0 +1,82 @@
+"""The process that decodes uploads: ``python -m recurrank.serving.http.decoder_worker``, started by ``decoder.py``."""
+
+from __future__ import annotations
+
+import gc
+import importlib
+import os
+import signal
+import sys
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from recurrank.catalogue import Catalogue
+from recurrank.serving.http.decoder import Job, Result
+from recurrank.serving.http.problems import explain
+from recurrank.serving.json_log import log_as_json
+
+BESIDE = 192 << 20
+"""Bytes of memory besides twice the largest catalogue and the body: buffers, one batch of a file."""
+NICE = 5
+
+
+def main() -> None:
+    """Do one job after the other until standard input ends."""
+    os.nice(NICE)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the server, which then ends this
+    gc.disable()  # millions of small objects, none of which refers to itself
+    log_as_json()
+    source, sink = sys.stdin.buffer, sys.stdout.buffer
+    while line := source.readline():
+        job = msgspec.json.decode(line, type=Job)
+        result, features, ids = _done(job, source)
+        sink.write(msgspec.json.encode(result) + b"\n")
+        if features is not None:
+            sink.write(memoryview(features).cast("B"))
+            sink.write(ids)
+        sink.flush()
+        del features, ids
+
+
+def _done(job: Job, source: Any) -> tuple[Result, Any, bytes]:
+    _limit_memory(2 * job.bounds.bytes + job.size + BESIDE)
+    try:
+        body = source.read(job.size)
+        module, _, name = job.function.partition(":")
+        found = getattr(importlib.import_module(module), name)(job.kind, body, job.query, job.bounds)
+        if not isinstance(found, tuple):
+            return Result(document=found), None, b""
+        config, catalogue = found
+        return _of_ranker(config, catalogue)
+    except MemoryError:
+        detail = f"body: decoding it takes more memory than {job.bounds.bytes >> 20:,} MB of items do"
+        return Result(413, detail, last=True), None, b""
+    except Exception as error:
+        problem = explain(error, "decoder")
+        return Result(problem.status, problem.detail), None, b""
+
+
+def _of_ranker(config: Any, catalogue: Catalogue) -> tuple[Result, Any, bytes]:
+    features = np.ascontiguousarray(catalogue.features)
+    ids = b"" if catalogue.ids is None else msgspec.msgpack.encode(list(catalogue.ids))
+    return Result(config=config, shape=features.shape, dtype=features.dtype.str, ids=len(ids)), features, ids
+
+
+def _limit_memory(more: int) -> None:
+    """Let this process have so much memory more than it has now."""
+    try:
+        import resource
+
+        with open("/proc/self/statm", encoding="ascii") as file:
+            now = int(file.read().split()[0]) * resource.getpagesize()
+    except (ImportError, OSError):  # not Linux: only the checks of the decoders bound it
+        return
+    _, most = resource.getrlimit(resource.RLIMIT_AS)
+    wanted = now + more if most == resource.RLIM_INFINITY else min(now + more, most)
+    resource.setrlimit(resource.RLIMIT_AS, (wanted, most))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,88 @@
+"""The keys that a running server knows, and whether it asks for one. It never opens by itself.
+
+A server without keys on a loopback address is open. One that has seen a key, or was told that keys are required, stays closed
+whatever becomes of them: all revoked, their file deleted or unreadable.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+from recurrank.serving import auth
+from recurrank.serving.http.problems import Refused, log
+from recurrank.serving.store import StoreError
+
+LOOK_SECONDS = 2.0
+"""Seconds after which keys are read again: so long a revoked key may still be accepted."""
+
+_NONE = "keys: there are none, so nobody is let in; make one with `recurrank keys create NAME --role admin`"
+_UNREADABLE = "keys: they cannot be read, so nobody is let in; the log says why"
+
+
+class KeyRing:
+    """The keys of a server.
+
+    Args:
+        keys: where they are kept.
+        required: whether a key is asked for even though there are none.
+
+    """
+
+    def __init__(self, keys: auth.Keys, *, required: bool = False) -> None:
+        self._keys, self._required = keys, required
+        self._known: list[auth.Key] = []
+        self._problem: str | None = None
+        self._read = False  # whether they ever were
+        self._looking: asyncio.Task[None] | None = None
+        self._looked = float("-inf")
+
+    async def look(self) -> None:
+        """Read the keys again if it is time to. Only the first request waits for them: the store may be away."""
+        if not self._read:
+            await asyncio.to_thread(self.read)
+        elif time.monotonic() - self._looked > LOOK_SECONDS and (self._looking is None or self._looking.done()):
+            self._looked = time.monotonic()
+            self._looking = asyncio.create_task(asyncio.to_thread(self.read))
+
+    def read(self) -> None:
+        """Read the keys."""
+        try:
+            found = self._keys.all()
+        except StoreError as error:  # the keys read before hold: none can be revoked meanwhile
+            log.warning("keys cannot be read", why=str(error))
+            if not self._read:
+                self._required, self._problem = True, _UNREADABLE
+            return
+        except (ValueError, OSError) as error:
+            log.error("keys cannot be read; nobody is let in", why=str(error))
+            self._known, self._required, self._problem = [], True, _UNREADABLE
+        else:
+            self._required = self._required or bool(found)
+            self._known = found
+            problem = _NONE if self._required and not found else None
+            if problem and self._problem != problem:
+                log.error("there are no keys; nobody is let in")
+            self._problem = problem
+        self._read, self._looked = True, time.monotonic()
+
+    @property
+    def required(self) -> bool:
+        """Whether a key is asked for."""
+        return self._required
+
+    @property
+    def problem(self) -> str | None:
+        """Why nobody can be let in now, if that is so."""
+        return self._problem
+
+    def owner(self, authorization: bytes) -> auth.Key:
+        """The key in an Authorization header; Refused when it is not one of these."""
+        if self._problem == _UNREADABLE:
+            raise Refused(503, _UNREADABLE, {"retry-after": "5"})
+        scheme, _, secret = authorization.decode("latin-1").partition(" ")
+        key = auth.owner(self._known, secret) if scheme.lower() == "bearer" else None
+        if key is None:
+            detail = self._problem or "authorization: give a key, as in 'Authorization: Bearer rk_...'"
+            raise Refused(401, detail, {"www-authenticate": "Bearer"})
+        return key

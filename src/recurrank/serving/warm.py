@@ -1,0 +1,55 @@
+"""Compile what a server needs before it is started: at installation, into numba's cache."""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Iterable, Iterator
+
+import numpy as np
+
+from recurrank.catalogue import Catalogue
+from recurrank.rankers import names
+from recurrank.serving.fold import Config
+from recurrank.serving.http.upload import NOT_SERVED
+from recurrank.serving.service import Service, Settings
+from recurrank.serving.store import open_store
+from recurrank.serving.store.base import Report
+
+ITEMS, DIM, POSITIONS, SLATES = 12, 3, 3, 40
+
+
+def warm(rankers: Iterable[str] = ()) -> Iterator[tuple[str, float]]:
+    """Serve a few slates with each ranker, all of them by default; name and seconds of each, once it is done.
+
+    ValueError for a ranker that there is not, or that is not served.
+    """
+    known = [name for name in names() if name not in NOT_SERVED]
+    wanted = list(rankers) or known
+    for name in wanted:
+        if name not in known:
+            raise ValueError(f"rankers: {name!r} is not one that is served; choose from {', '.join(known)}")
+    for name in wanted:
+        began = time.perf_counter()
+        _serve(name)
+        yield name, time.perf_counter() - began
+
+
+def _serve(name: str) -> None:
+    rng = np.random.default_rng(0)
+    features = rng.standard_normal((ITEMS, DIM))
+    config = Config(
+        algorithm=name, positions=POSITIONS, rounds=1000, seed=0, window_seconds=60.0, unreported="drop", options={}
+    )
+    with tempfile.TemporaryDirectory() as folder:
+        service = Service(open_store(f"sqlite:///{folder}/log.db"), seed=0, start=False, settings=Settings(refresh=0))
+        try:
+            for kind in (np.float64, np.float32):  # as they come in JSON, and in files
+                service.create(kind.__name__, config, Catalogue(features.astype(kind)))
+                for number in range(SLATES):
+                    ranked = service.rank(kind.__name__)
+                    service.feedback([Report(ranked.slate, (number % POSITIONS,), True)])
+                    service.step()
+                service.status(kind.__name__)
+        finally:
+            service.close()

@@ -1,0 +1,74 @@
+"""``rr.compare``: the same numbers as the command, with intervals, paired differences, a frame, a figure and LaTeX."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import recurrank as rr
+from recurrank.experiments.comparison import interval
+
+SMALL = {"runs": 4, "rounds": 300, "items": 30, "dim": 3, "positions": 3, "jobs": 1}
+
+
+@pytest.fixture(scope="module")
+def found():
+    return rr.compare(["random", "epsilon-greedy", "oracle"], ["cascade", "position-based"], **SMALL)
+
+
+def test_one_row_per_environment_and_ranker(found):
+    assert [(row.environment, row.ranker) for row in found.rows] == [
+        (clicks, ranker) for clicks in ("cascade", "position-based") for ranker in ("random", "epsilon-greedy", "oracle")
+    ]
+    assert all(row.runs == 4 for row in found.rows)
+
+
+def test_differences_are_paired_by_run(found):
+    by_run = {(result.environment, result.ranker, result.run): result.regret[-1] for result in found.results}
+    first = found.differences()[0]
+    assert (first.environment, first.ranker, first.other) == ("cascade", "random", "epsilon-greedy")
+    gaps = np.array([by_run["cascade", "random", n] - by_run["cascade", "epsilon-greedy", n] for n in range(4)])
+    assert (first.mean, first.low, first.high) == pytest.approx(interval(gaps))
+    assert len(found.differences()) == 6  # three pairs in each of two environments
+
+
+def test_intervals_cover_the_mean_as_often_as_they_say():
+    rng = np.random.default_rng(0)
+    covered = sum(low <= 1.0 <= high for _, low, high in (interval(rng.normal(1, 2, 5)) for _ in range(2000)))
+    assert abs(covered / 2000 - 0.95) < 0.015  # three standard errors
+    assert interval(np.array([3.0])) == (3.0, -np.inf, np.inf)
+
+
+def test_as_a_frame_a_figure_latex_and_html(found):
+    table = found.to_frame()
+    assert list(table["ranker"]) == [row.ranker for row in found.rows]
+    assert ((table["low"] <= table["regret_mean"]) & (table["regret_mean"] <= table["high"])).all()
+    assert [panel.get_title() for panel in found.figure().axes] == ["cascade", "position-based"]
+    assert found.to_latex().count(r"\\") == 1 + len(found.rows)
+    assert found._repr_html_().count("<tr>") == 1 + len(found.rows)
+
+
+def test_finished_runs_are_kept(tmp_path, found):
+    pytest.importorskip("pyarrow")
+    first = rr.compare("random", "cascade", out=tmp_path, **SMALL)
+    before = {path.name: path.stat().st_mtime_ns for path in tmp_path.iterdir()}
+    again = rr.compare("random", "cascade", out=tmp_path, **SMALL)
+    assert before == {path.name: path.stat().st_mtime_ns for path in tmp_path.iterdir()}
+    assert [list(r.regret) for r in again.results] == [list(r.regret) for r in first.results]
+
+
+def test_bad_input_is_one_line():
+    with pytest.raises(ValueError, match="rankers: 'nobody' is unknown"):
+        rr.compare("nobody", **SMALL)
+    with pytest.raises(ValueError, match="clicks: 'never' is not a click model"):
+        rr.compare("random", "never", **SMALL)
+
+
+def test_a_run_as_a_frame_and_in_a_notebook():
+    ranker = rr.rankers.make("random", features=np.eye(5), positions=2, rounds=100, seed=0)
+    run = rr.simulate(ranker, rr.clicks.Cascade([0.5, 0.4, 0.3, 0.2, 0.1]), rounds=100)
+    table = run.to_frame()
+    assert list(table.columns) == ["rounds", "regret", "clicks"]
+    assert table["regret"].iloc[-1] == run.regret[-1]
+    assert "100 rounds" in run._repr_html_()
+    assert run._repr_html_().count(",") >= len(run.rounds)  # a point per checkpoint

@@ -1,0 +1,32 @@
+"""Whatever is sent is refused in a line, in little time and memory, and others are served meanwhile.
+
+The limits here leave room for a machine that is busy with other tests; ``python -m benchmarks attack`` measures the claims.
+"""
+
+from __future__ import annotations
+
+import httpx
+from tests.serving.hostile.attack import attack, children
+from tests.serving.hostile.bodies import bodies
+from tests.serving.running import ITEMS, serving
+
+from recurrank.client import Client
+
+SECONDS, HEALTHZ, MEMORY = 15.0, 2.0, 1 << 30
+
+
+def test_every_hostile_body_is_refused(tmp_path):
+    with serving("--store", f"sqlite:///{tmp_path}/x.db") as (process, url), Client(url) as client:
+        client.create("films", 2, ITEMS, rounds=1000)
+        outcomes = list(attack(url, process.pid, bodies()))
+        assert len(outcomes) >= 40
+        for outcome in outcomes:
+            assert 400 <= outcome.status < 500, outcome
+            assert '"detail":' in outcome.detail, outcome
+            assert "Traceback" not in outcome.detail
+            assert outcome.seconds < SECONDS, outcome
+            assert outcome.healthz < HEALTHZ, outcome
+            assert outcome.memory < MEMORY, outcome
+        assert [line["name"] for line in client.rankers()] == ["films"]
+        assert httpx.get(f"{url}/readyz").status_code == 200
+        assert len(children(process.pid)) <= 1

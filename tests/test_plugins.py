@@ -1,0 +1,147 @@
+"""Rankers and click models of the user's own, in a file outside the package: in every place where the package's own work."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import httpx
+import pytest
+from tests.serving.running import serving
+
+from recurrank import plugins
+
+PAGE = Path(__file__).parents[1] / "docs" / "extending.md"
+SIZE = ["--items", "30", "--dim", "3", "--positions", "4", "--rounds", "2000"]
+
+
+@pytest.fixture
+def file(tmp_path):
+    """The example of the page, as a file."""
+    (tmp_path / "my_ideas.py").write_text(re.search(r"^```py\n(.*?)^```", PAGE.read_text(), flags=re.S | re.M)[1])
+    return tmp_path / "my_ideas.py"
+
+
+def edit(file, before, after):
+    text = file.read_text()
+    assert text.count(before) == 1
+    file.write_text(text.replace(before, after))
+
+
+def call(*arguments, **settings):
+    return subprocess.run(
+        [sys.executable, "-m", "recurrank", *map(str, arguments)], capture_output=True, text=True, timeout=300, **settings
+    )
+
+
+def test_compare_with_several_processes_and_after_an_edit(file, tmp_path):
+    arguments = ["compare", "--plugin", file, "--rankers", "most-clicked,random", "--clicks", "in-a-hurry", *SIZE]
+    arguments += ["--runs", 2, "--json", "--out", tmp_path / "report"]
+    two = call(*arguments, "--jobs", 2)
+    assert (two.returncode, two.stderr) == (0, "")
+    regret = {row["ranker"]: row["regret_mean"] for row in json.loads(two.stdout)}
+    assert 0 < regret["most-clicked"] < 0.5 * regret["random"]
+    again = call(*arguments, "--jobs", 1)
+    assert "4 of 4 runs were finished before" in again.stderr
+    assert json.loads(again.stdout) == json.loads(two.stdout)
+    one = call(*arguments[:-1], tmp_path / "other", "--jobs", 1)  # the same in one process
+    assert {row["ranker"]: row["regret_mean"] for row in json.loads(one.stdout)} == regret
+    edit(file, "if rate > most and", "if 1 - rate > most and")  # the least clicked first
+    edited = call(*arguments, "--jobs", 2)
+    assert "finished before" not in edited.stderr
+    worse = {row["ranker"]: row["regret_mean"] for row in json.loads(edited.stdout)}
+    assert worse["most-clicked"] > 1.5 * regret["most-clicked"]
+    assert worse["random"] == regret["random"]
+
+
+def test_a_script_that_defines_its_ranker_and_runs_it(file):
+    file.write_text(
+        file.read_text()
+        + """
+if __name__ == "__main__":
+    from recurrank.experiments import compare, runner
+
+    plan = compare.plan("most-clicked", "in-a-hurry", positions=3, rounds=300, runs=2, items=20, dim=3)
+    print([bool(row.regret[-1] > 0) for row in runner.run(plan, jobs=2)])
+"""
+    )
+    done = subprocess.run([sys.executable, file], capture_output=True, text=True, timeout=300)
+    assert (done.stdout, done.stderr) == ("[True, True]\n", "")
+    edit(file, 'if __name__ == "__main__":', "if True:")
+    refused = call("rankers", "--plugin", file)
+    assert refused.returncode == 2
+    assert 'put them under if __name__ == "__main__":' in refused.stderr
+
+
+def test_the_lists_name_them(file):
+    rankers, clicks = (json.loads(call(name, "--plugin", file, "--json").stdout) for name in ("rankers", "clicks"))
+    assert "most-clicked" in {row["name"] for row in rankers}
+    (own,) = (row for row in clicks if row["name"] == "in-a-hurry")
+    assert own["holds"] == {"1": True, "2": True, "3": True, "max": True}
+
+
+def test_the_service(file, tmp_path):
+    store = f"sqlite:///{tmp_path}/log.db"
+    items = [{"id": str(i), "features": [1, i / 10]} for i in range(10)]
+    asked = {"algorithm": "most-clicked", "positions": 2, "rounds": 100, "items": items}
+    for attempt in range(2):  # the second time from the log
+        with serving("--plugin", str(file), "--store", store) as (_, url), httpx.Client(base_url=url, timeout=60) as http:
+            made = http.put("/v1/rankers/mine", json=asked)
+            assert made.json() == {"name": "mine", "created": attempt == 0}
+            for number in range(20):
+                slate = f"{attempt}-{number}"
+                shown = http.post("/v1/rankers/mine/rank", json={"slate": slate}).json()["items"]
+                clicks = [k for k, item in enumerate(shown) if item == "7"]
+                assert http.post("/v1/feedback", json=[{"slate": slate, "clicks": clicks}]).json()[0]["status"] == "learned"
+            assert http.put("/v1/rankers/mine2", json={**asked, "algorithm": "nobody"}).status_code == 400
+    done = call("log", "replay", "--plugin", file, "--store", store, "--json")
+    (finding,) = json.loads(done.stdout)
+    assert (done.returncode, finding["name"], finding["faults"]) == (0, "mine", [])
+    without = call("log", "replay", "--store", store)
+    assert without.returncode == 2
+    assert "'most-clicked' is unknown" in without.stderr
+    edit(file, "best, most = -1, -1.0", 'best, most = -1, "none"')
+    edit(file, 'name, reference = "most-clicked"', 'name, reference = "mistaken"')
+    with serving("--plugin", str(file), "--store", f"{store}2") as (_, url), httpx.Client(base_url=url, timeout=60) as http:
+        refused = http.put("/v1/rankers/mine", json={**asked, "algorithm": "mistaken"})
+        assert refused.status_code == 400
+        assert "my_ideas.py, line" in refused.text
+        assert http.get("/v1/rankers").json() == []
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "said"),
+    [
+        ("state.shown[a] + 1.0", "state.shwon[a] + 1.0", "Unknown attribute 'shwon'"),
+        ("state.clicked[slate.items[k]] += clicks[k]", 'state.clicked[slate.items[k]] += "a"', "No implementation of function"),
+        ("chi[k] = state.patience**k", "chi[k] = np.fft.fft(items)", "numba cannot compile it: "),
+    ],
+)
+def test_a_slip_in_compiled_code_is_one_line(file, before, after, said):
+    line = next(n for n, text in enumerate(file.read_text().splitlines(), 1) if before in text)
+    edit(file, before, after)
+    done = call("simulate", "--plugin", file, "--ranker", "most-clicked", "--clicks", "in-a-hurry", *SIZE, "--json")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert len(done.stderr.splitlines()) == 1, done.stderr
+    assert f"my_ideas.py, line {line}: numba cannot compile it: " in done.stderr
+    assert said in done.stderr
+
+
+def test_files_that_cannot_be_imported_get_one_line(tmp_path):
+    for name, text, said in [
+        ("no_such.py", None, "is not a Python file"),
+        ("x.txt", "", "is not a Python file"),
+        ("json.py", "", "cannot be imported as 'json'"),
+        ("broken_syntax.py", "a = 1\nb = = 2\n", "broken_syntax.py, line 2: SyntaxError"),
+        ("broken_name.py", "a = 1\n\nb = c\n", "broken_name.py, line 3: NameError: name 'c' is not defined"),
+    ]:
+        path = tmp_path / name
+        if text is not None:
+            path.write_text(text)
+        with pytest.raises(ValueError, match=r"^plugin: ") as refused:
+            plugins.load(path)
+        assert said in str(refused.value)
+        assert Path(name).stem == "json" or Path(name).stem not in sys.modules
