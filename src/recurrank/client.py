@@ -1,16 +1,17 @@
-"""A client of the service, for programs: :class:`Client`, and :class:`AsyncClient` for event loops.
+"""Clients of the service for programs: :class:`Client`, and :class:`AsyncClient` for event loops.
 
-Calls that fail on the way, or find the service busy, are made again: that is safe, since every call is idempotent. A slate's
-id is chosen here, so that a repeated ``rank`` is the same slate.
+A call that fails on the way, or finds the service busy or starting, is repeated: every call is idempotent. A slate's id is
+chosen here, so that a repeated ``rank`` returns the same slate.
 """
 
 from __future__ import annotations
 
 import asyncio
+import itertools
 import random
 import time
-from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from recurrank.slate import new_id
 
@@ -20,6 +21,13 @@ except ImportError as error:
     raise ImportError("recurrank.Client needs httpx; install recurrank[client]") from error
 
 AGAIN = (408, 429, 502, 503, 504)
+"""Statuses after which a call is repeated."""
+LONGEST_PAUSE = 5.0
+"""Seconds between two tries at most, whatever the service asks for."""
+CREATING = 120.0
+"""Seconds that making a ranker may take: its catalogue is sent and checked, and its algorithm may have to be compiled."""
+
+T = TypeVar("T")
 
 
 class ServiceError(Exception):
@@ -38,63 +46,102 @@ class ServedSlate(NamedTuple):
     version: int
 
 
-class _Requests:
-    """What the two clients share: requests as data."""
+class _Call(NamedTuple, Generic[T]):
+    """A request as data, and how its answer is read."""
 
-    def __init__(self, url: str, key: str | None, timeout: float, tries: int) -> None:
+    method: str
+    path: str
+    read: Callable[[Any], T]
+    body: Any = None
+    seconds: float = 0.0  # that one try may take at least, whatever the client's timeout
+
+
+def _create(name: str, positions: int, items: Iterable[tuple[str, Sequence[float]]], settings: dict[str, Any]) -> _Call[bool]:
+    listed = [{"id": item, "features": [float(x) for x in features]} for item, features in items]
+    body = {"positions": positions, "items": listed, **settings}
+    return _Call("PUT", f"/v1/rankers/{name}", lambda answer: bool(answer["created"]), body, CREATING)
+
+
+def _rank(name: str, slate: str | None) -> _Call[ServedSlate]:
+    return _Call("POST", f"/v1/rankers/{name}/rank", lambda answer: ServedSlate(**answer), {"slate": slate or new_id()})
+
+
+def _feedback(slate: str | ServedSlate, clicked: Iterable[int] | None, clicks: Iterable[int] | None, final: bool) -> _Call[str]:
+    if (clicked is None) == (clicks is None):
+        raise ValueError("clicked: give the positions that were clicked, counted from 0, once")
+    positions = list(clicks if clicked is None else clicked)  # type: ignore[arg-type]
+    if any(type(position).__name__.startswith("bool") for position in positions):  # numpy's, too
+        raise ValueError("clicked: true and false are not positions; give the positions that were clicked, counted from 0")
+    name = slate if isinstance(slate, str) else slate.slate
+    report = {"slate": name, "clicks": [int(position) for position in positions], "final": final}
+    return _Call("POST", "/v1/feedback", lambda answer: str(answer[0]["status"]), [report])
+
+
+def _status(name: str) -> _Call[dict[str, Any]]:
+    return _Call("GET", f"/v1/rankers/{name}", dict)
+
+
+def _rankers() -> _Call[list[dict[str, Any]]]:
+    return _Call("GET", "/v1/rankers", list)
+
+
+def _delete(name: str) -> _Call[None]:
+    return _Call("DELETE", f"/v1/rankers/{name}", lambda answer: None)
+
+
+class _Policy:
+    """When a call is repeated, and what its last answer means."""
+
+    def __init__(self, tries: int, timeout: float = 10.0) -> None:
         if tries < 1:
             raise ValueError(f"tries: {tries} is not a number of tries; give 1 or more")
-        self._options: dict[str, Any] = {
-            "base_url": url,
-            "timeout": timeout,
-            "headers": {} if key is None else {"authorization": f"Bearer {key}"},
-        }
-        self._tries = tries
+        self._tries, self._timeout = tries, timeout
+
+    def request(self, call: _Call[Any]) -> dict[str, Any]:
+        """The request as httpx takes it."""
+        timeout = max(self._timeout, call.seconds)
+        return {"method": call.method, "url": call.path, "json": call.body, "timeout": timeout}
+
+    def pause(self, attempt: int, outcome: httpx.Response | httpx.TransportError) -> float | None:
+        """Seconds until the next try; None when this was the last one."""
+        if attempt + 1 == self._tries:
+            return None
+        pause = 0.1 * 2.0**attempt * random.uniform(0.5, 1.0)
+        if isinstance(outcome, httpx.Response):
+            if outcome.status_code not in AGAIN:
+                return None
+            asked = outcome.headers.get("retry-after", "")
+            pause = max(pause, float(asked) if asked.isdecimal() else 0.0)
+        return min(pause, LONGEST_PAUSE)
 
     @staticmethod
-    def _ranker(positions: int, items: Iterable[tuple[str, Sequence[float]]], settings: dict[str, Any]) -> dict[str, Any]:
-        listed = [{"id": name, "features": [float(x) for x in features]} for name, features in items]
-        return {"positions": positions, "items": listed, **settings}
-
-    @staticmethod
-    def _report(
-        slate: str | ServedSlate, clicked: Iterable[int] | None, clicks: Iterable[int] | None, final: bool
-    ) -> list[dict[str, Any]]:
-        if (clicked is None) == (clicks is None):
-            raise ValueError("clicked: give the positions that were clicked, counted from 0, once")
-        positions = list(clicks if clicked is None else clicked)  # type: ignore[arg-type]
-        if any(type(position).__name__.startswith("bool") for position in positions):  # numpy's, too
-            raise ValueError("clicked: true and false are not positions; give the positions that were clicked, counted from 0")
-        name = slate if isinstance(slate, str) else slate.slate
-        return [{"slate": name, "clicks": [int(position) for position in positions], "final": final}]
-
-    def _pause(self, attempt: int) -> float:
-        return float(min(5.0, 0.1 * 2.0**attempt) * random.uniform(0.5, 1.0))
-
-    @staticmethod
-    def _done_before(attempt: int, method: str, answer: httpx.Response) -> bool:
-        """A ranker that is gone when it is deleted again was deleted by the try before, whose answer was lost."""
-        return attempt > 0 and method == "DELETE" and answer.status_code == 404
-
-    @staticmethod
-    def _read(answer: httpx.Response) -> Any:
-        if answer.is_success:
-            return answer.json() if answer.content else None
+    def read(call: _Call[T], attempt: int, outcome: httpx.Response | httpx.TransportError) -> T:
+        """The answer; raises what came instead of it."""
+        if isinstance(outcome, httpx.TransportError):
+            raise outcome
+        deleted_before = attempt > 0 and call.method == "DELETE" and outcome.status_code == 404  # by the try before
+        if outcome.is_success or deleted_before:
+            return call.read(outcome.json() if outcome.is_success and outcome.content else None)
         try:
-            detail = str(answer.json()["detail"])
+            detail = str(outcome.json()["detail"])
         except (ValueError, KeyError, TypeError):
-            detail = answer.reason_phrase
-        raise ServiceError(answer.status_code, detail)
+            detail = outcome.reason_phrase
+        raise ServiceError(outcome.status_code, detail)
 
 
-class Client(_Requests):
+def _options(url: str, key: str | None) -> dict[str, Any]:
+    return {"base_url": url, "headers": {} if key is None else {"authorization": f"Bearer {key}"}}
+
+
+class Client:
     """Rank and report over HTTP.
 
     Args:
         url: of the service, for example ``http://127.0.0.1:8080``.
         key: an API key, where the service asks for one.
-        timeout: of one try, in seconds.
-        tries: how often a call is made before it fails.
+        timeout: seconds for one try; making a ranker may take longer.
+        tries: how often a call is made before it fails. Between two tries it waits as long as the service asks for
+            (``Retry-After``), up to five seconds.
 
     ::
 
@@ -105,17 +152,16 @@ class Client(_Requests):
     """
 
     def __init__(self, url: str, key: str | None = None, *, timeout: float = 10.0, tries: int = 5) -> None:
-        super().__init__(url, key, timeout, tries)
-        self._http = httpx.Client(**self._options)
+        self._policy = _Policy(tries, timeout)
+        self._http = httpx.Client(**_options(url, key))
 
     def create(self, name: str, positions: int, items: Iterable[tuple[str, Sequence[float]]], **settings: Any) -> bool:
-        """Make a ranker of ``(id, features)`` items; True if it is new, False if the same one was there."""
-        return bool(self._call("PUT", f"/v1/rankers/{name}", self._ranker(positions, items, settings))["created"])
+        """Make a ranker of ``(id, features)`` items; True if it is new, False if the same one existed."""
+        return self._make(_create(name, positions, items, settings))
 
     def rank(self, name: str, slate: str | None = None) -> ServedSlate:
         """A slate to show."""
-        asked = {"slate": slate or new_id()}
-        return ServedSlate(**self._call("POST", f"/v1/rankers/{name}/rank", asked))
+        return self._make(_rank(name, slate))
 
     def feedback(
         self,
@@ -125,26 +171,26 @@ class Client(_Requests):
         *,
         clicks: Iterable[int] | None = None,
     ) -> str:
-        """Report the *positions* that were clicked, counted from 0 (not one boolean per position); what became of the report.
+        """Report the *positions* that were clicked, counted from 0 (not one boolean per position); the report's status.
 
         ``clicks`` is an older name of ``clicked``.
         """
-        return str(self._call("POST", "/v1/feedback", self._report(slate, clicked, clicks, final))[0]["status"])
+        return self._make(_feedback(slate, clicked, clicks, final))
 
     def status(self, name: str) -> dict[str, Any]:
         """What the ranker has learned."""
-        return dict(self._call("GET", f"/v1/rankers/{name}"))
+        return self._make(_status(name))
 
     def rankers(self) -> list[dict[str, Any]]:
         """All rankers."""
-        return list(self._call("GET", "/v1/rankers"))
+        return self._make(_rankers())
 
     def delete(self, name: str) -> None:
         """Delete a ranker."""
-        self._call("DELETE", f"/v1/rankers/{name}")
+        self._make(_delete(name))
 
     def close(self) -> None:
-        """Let go of the connections."""
+        """Close the connections."""
         self._http.close()
 
     def __enter__(self) -> Client:
@@ -153,37 +199,34 @@ class Client(_Requests):
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _call(self, method: str, path: str, body: Any = None) -> Any:
-        for attempt in range(self._tries):
-            last = attempt == self._tries - 1
+    def _make(self, call: _Call[T]) -> T:
+        outcome: httpx.Response | httpx.TransportError
+        for attempt in itertools.count():
             try:
-                answer = self._http.request(method, path, json=body)
-                if self._done_before(attempt, method, answer):
-                    return None
-                if answer.status_code not in AGAIN or last:
-                    return self._read(answer)
-            except httpx.TransportError:
-                if last:
-                    raise
-            time.sleep(self._pause(attempt))
-        raise AssertionError("the last try returns or raises")
+                outcome = self._http.request(**self._policy.request(call))
+            except httpx.TransportError as error:
+                outcome = error
+            pause = self._policy.pause(attempt, outcome)
+            if pause is None:
+                return self._policy.read(call, attempt, outcome)
+            time.sleep(pause)
+        raise AssertionError  # unreachable: the last try has no pause
 
 
-class AsyncClient(_Requests):
+class AsyncClient:
     """:class:`Client` for an event loop: the same methods, awaited."""
 
     def __init__(self, url: str, key: str | None = None, *, timeout: float = 10.0, tries: int = 5) -> None:
-        super().__init__(url, key, timeout, tries)
-        self._http = httpx.AsyncClient(**self._options)
+        self._policy = _Policy(tries, timeout)
+        self._http = httpx.AsyncClient(**_options(url, key))
 
     async def create(self, name: str, positions: int, items: Iterable[tuple[str, Sequence[float]]], **settings: Any) -> bool:
-        """Make a ranker of ``(id, features)`` items; True if it is new, False if the same one was there."""
-        return bool((await self._call("PUT", f"/v1/rankers/{name}", self._ranker(positions, items, settings)))["created"])
+        """Make a ranker of ``(id, features)`` items; True if it is new, False if the same one existed."""
+        return await self._make(_create(name, positions, items, settings))
 
     async def rank(self, name: str, slate: str | None = None) -> ServedSlate:
         """A slate to show."""
-        asked = {"slate": slate or new_id()}
-        return ServedSlate(**await self._call("POST", f"/v1/rankers/{name}/rank", asked))
+        return await self._make(_rank(name, slate))
 
     async def feedback(
         self,
@@ -193,26 +236,26 @@ class AsyncClient(_Requests):
         *,
         clicks: Iterable[int] | None = None,
     ) -> str:
-        """Report the *positions* that were clicked, counted from 0 (not one boolean per position); what became of the report.
+        """Report the *positions* that were clicked, counted from 0 (not one boolean per position); the report's status.
 
         ``clicks`` is an older name of ``clicked``.
         """
-        return str((await self._call("POST", "/v1/feedback", self._report(slate, clicked, clicks, final)))[0]["status"])
+        return await self._make(_feedback(slate, clicked, clicks, final))
 
     async def status(self, name: str) -> dict[str, Any]:
         """What the ranker has learned."""
-        return dict(await self._call("GET", f"/v1/rankers/{name}"))
+        return await self._make(_status(name))
 
     async def rankers(self) -> list[dict[str, Any]]:
         """All rankers."""
-        return list(await self._call("GET", "/v1/rankers"))
+        return await self._make(_rankers())
 
     async def delete(self, name: str) -> None:
         """Delete a ranker."""
-        await self._call("DELETE", f"/v1/rankers/{name}")
+        await self._make(_delete(name))
 
     async def close(self) -> None:
-        """Let go of the connections."""
+        """Close the connections."""
         await self._http.aclose()
 
     async def __aenter__(self) -> AsyncClient:
@@ -221,17 +264,15 @@ class AsyncClient(_Requests):
     async def __aexit__(self, *_: object) -> None:
         await self.close()
 
-    async def _call(self, method: str, path: str, body: Any = None) -> Any:
-        for attempt in range(self._tries):
-            last = attempt == self._tries - 1
+    async def _make(self, call: _Call[T]) -> T:
+        outcome: httpx.Response | httpx.TransportError
+        for attempt in itertools.count():
             try:
-                answer = await self._http.request(method, path, json=body)
-                if self._done_before(attempt, method, answer):
-                    return None
-                if answer.status_code not in AGAIN or last:
-                    return self._read(answer)
-            except httpx.TransportError:
-                if last:
-                    raise
-            await asyncio.sleep(self._pause(attempt))
-        raise AssertionError("the last try returns or raises")
+                outcome = await self._http.request(**self._policy.request(call))
+            except httpx.TransportError as error:
+                outcome = error
+            pause = self._policy.pause(attempt, outcome)
+            if pause is None:
+                return self._policy.read(call, attempt, outcome)
+            await asyncio.sleep(pause)
+        raise AssertionError  # unreachable: the last try has no pause

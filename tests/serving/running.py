@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 
+import httpx
 import numpy as np
 
 from recurrank.client import Client
@@ -41,8 +42,8 @@ class Drained:
 
 
 @contextlib.contextmanager
-def serving(*arguments: str, **environment: str):
-    """A server process, and the address it says it listens at."""
+def serving(*arguments: str, ready: bool = True, **environment: str):
+    """A server process and its address; by default once its rankers are restored: it listens before that."""
     process = subprocess.Popen(
         [*COMMAND, *arguments],
         stdout=subprocess.PIPE,
@@ -55,6 +56,8 @@ def serving(*arguments: str, **environment: str):
         line = process.stdout.readline()
         found = re.search(r"http://\S+:\d+", line)
         assert found, (line, process.stderr.read() if process.poll() is not None else "")
+        if ready:
+            until(lambda: httpx.get(f"{found[0]}/readyz", timeout=30).status_code == 200, seconds=60)
         yield process, found[0]
     finally:
         process.kill()

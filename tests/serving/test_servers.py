@@ -11,12 +11,13 @@ import sys
 import time
 from collections import Counter
 
+import httpx
 import numpy as np
 import pytest
 from tests.serving.running import COMMAND, ITEMS, serving, until, use
 
 import recurrank as rr
-from recurrank.client import AsyncClient, Client, ServiceError
+from recurrank.client import AsyncClient, Client, ServiceError, _Policy
 from recurrank.serving.events import Kind
 from recurrank.serving.fold import new_fold
 from recurrank.serving.service import Service
@@ -69,6 +70,16 @@ def test_the_client_tries_again_and_gives_up(tmp_path):
     assert time.monotonic() - began < 5
     with pytest.raises(ValueError, match=r"^tries: "):
         Client("http://127.0.0.1:9", tries=0)
+    policy = _Policy(tries=5)
+
+    def pause(status: int, retry_after: str = "", attempt: int = 0) -> float | None:
+        return policy.pause(attempt, httpx.Response(status, headers={"retry-after": retry_after}))
+
+    assert pause(503, "2") == 2  # what the service asks for
+    assert pause(429, "3600") == 5  # within a bound
+    assert 0.05 <= pause(503) <= 0.1
+    assert 0.4 <= pause(502, "soon", attempt=3) <= 0.8
+    assert pause(503, "1", attempt=4) is pause(404) is pause(200) is None
 
 
 def test_the_demo_learns_by_itself():
