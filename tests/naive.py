@@ -10,8 +10,8 @@ import math
 
 import numpy as np
 
+from recurrank.catalogue.rows import Rows
 from recurrank.design.optimal import optimal_design
-from recurrank.design.scan import Rows
 from recurrank.design.spanner import spanner_design
 from recurrank.seeds import stream
 

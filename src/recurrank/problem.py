@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from recurrank._arrays import Features, Floats, as_array, as_count, as_features
-from recurrank.design.scan import Rows, products
+from recurrank.catalogue.rows import Rows, products
 from recurrank.seeds import stream
 
 

@@ -14,9 +14,9 @@ FILE = click.Path(path_type=Path)
 
 @click.command()
 @click.option(
-    "--features", type=FILE, help="Your items: a .npy or .parquet file, one row per item. Without it: a synthetic problem."
+    "--features", type=FILE, help="Your items: a .npy, .csv or .parquet file, one row per item. Default: a synthetic problem."
 )
-@click.option("--attraction", type=FILE, help="How attractive they are: a .npy or .parquet file, one probability per item.")
+@click.option("--attraction", type=FILE, help="Their attraction: a .npy, .csv or .parquet file, one probability per item.")
 @click.option("--theta", type=FILE, help="Or the parameter behind it: a .npy file, one number per feature.")
 @click.option(
     "--rankers",

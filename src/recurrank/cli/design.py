@@ -67,9 +67,9 @@ def command(
 
 
 def _clustered(address: str, where: Any, column: str | None, ids: str | None, tolerance: float) -> tuple[int, int, Any, float]:
+    from recurrank.catalogue.cluster import on_cluster
+    from recurrank.catalogue.parquet import Dataset
     from recurrank.design.optimal import optimal_design
-    from recurrank.files.cluster import on_cluster
-    from recurrank.files.parquet import Dataset
 
     dataset = Dataset(where, column, ids)
     with progress_bar("a pass", 1) as bar, on_cluster(dataset, address, _share(bar)) as source:

@@ -7,11 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from recurrank.serving.csvfile import HEAD, read_csv
+from recurrank.catalogue import Catalogue
+from recurrank.catalogue.columns import Role
+from recurrank.catalogue.csv import HEAD, read_csv
+from recurrank.catalogue.parquet import parquet_layout
 from recurrank.serving.http.problems import Refused
 from recurrank.serving.http.upload import CSV, NPY, PARQUET, Bounds, read_items
 
-NAMES, FEATURE, UNUSED = "names the items", "feature", "not used"
 WIDE = 12
 """Columns that are shown."""
 
@@ -23,12 +25,12 @@ def preview(kind: str, body: bytes, query: dict[str, str], bounds: Bounds) -> di
     if not body:
         raise ValueError("file: empty; give one row per item")
     columns, rows, size = _csv(body, bounds) if kind == CSV else _table(kind, body, bounds)
-    named = next((column["name"] for column in columns if column["role"] == NAMES), None)
+    named = next((column["name"] for column in columns if column["role"] == Role.NAMES), None)
     return {
         "items": size[0],
         "dim": size[1],
         "named": named,
-        "ignored": [column["name"] for column in columns if column["role"] == UNUSED],
+        "ignored": [column["name"] for column in columns if column["role"] == Role.UNUSED],
         "columns": columns[:WIDE],
         "rows": [[_short(cell) for cell in row[:WIDE]] for row in rows],
     }
@@ -36,10 +38,8 @@ def preview(kind: str, body: bytes, query: dict[str, str], bounds: Bounds) -> di
 
 def _csv(body: bytes, bounds: Bounds) -> tuple[list[dict[str, str]], list[list[Any]], tuple[int, int]]:
     read = read_csv(body, bounds.check)
-    catalogue = read.catalogue()
-    used = set(read.used)
-    roles = [NAMES if at == read.named else FEATURE if at in used else UNUSED for at in range(len(read.columns))]
-    columns = [{"name": name, "role": role} for name, role in zip(read.columns, roles, strict=True)]
+    catalogue = Catalogue(read.features, read.ids)
+    columns = [{"name": name, "role": read.layout.role(name)} for name in read.columns]
     return columns, [list(row) for row in read.head], (len(catalogue), catalogue.dim)
 
 
@@ -47,29 +47,14 @@ def _table(kind: str, body: bytes, bounds: Bounds) -> tuple[list[dict[str, str]]
     catalogue = read_items(kind, body, bounds)
     size = (len(catalogue), catalogue.dim)
     if kind == NPY:
-        columns = [{"name": str(at), "role": FEATURE} for at in range(catalogue.dim)]
+        columns = [{"name": str(column), "role": Role.FEATURE.value} for column in range(catalogue.dim)]
         return columns, [[float(x) for x in row] for row in np.asarray(catalogue.features[:HEAD])], size
-    import pyarrow as pa
     import pyarrow.parquet as pq
 
     head = next(pq.ParquetFile(io.BytesIO(body)).iter_batches(batch_size=HEAD))
-    lists = any(_is_list(pa, field.type) for field in head.schema)
-    columns = [{"name": field.name, "role": _role(pa, field, lists)} for field in head.schema]
+    layout = parquet_layout("file", head.schema)
+    columns = [{"name": name, "role": layout.role(name)} for name in head.schema.names]
     return columns, [list(row.values()) for row in head.to_pylist()], size
-
-
-def _role(pa: Any, field: Any, lists: bool) -> str:
-    if field.name == "id":
-        return NAMES
-    kind = field.type
-    if lists:
-        return FEATURE if _is_list(pa, kind) else UNUSED
-    number = pa.types.is_floating(kind) or pa.types.is_integer(kind) or pa.types.is_boolean(kind)
-    return FEATURE if number else UNUSED
-
-
-def _is_list(pa: Any, kind: Any) -> bool:
-    return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind))
 
 
 def _short(cell: Any) -> str:

@@ -13,12 +13,10 @@ import numpy as np
 import scipy.linalg
 
 from recurrank._arrays import Floats, Ints
-from recurrank.design.scan import Lens, Rows, column_scales
+from recurrank.catalogue.scan import Lens
 
 START_ROWS = 2000
 """Rows drawn to start from: enough to span, and to have some of the extremes."""
-SMALLEST_SCALE = 1e-280
-"""Columns below this count as zero: their reciprocal is no longer a number."""
 LARGEST_COORDINATE = 8.0
 """Beyond this a new basis is chosen, so that a row far from all others becomes a unit vector and costs no digits."""
 
@@ -45,19 +43,6 @@ def start(count: int, most: int = START_ROWS) -> Ints:
     if count <= most:
         return np.arange(count)
     return np.unique(np.random.default_rng(0).integers(count, size=most))  # a few less, where some were drawn twice
-
-
-def scales_of(rows: Rows) -> Floats:
-    """Column scales without zeros; ValueError when every feature of every row is zero or one is not finite."""
-    return without_zeros(column_scales(rows))
-
-
-def without_zeros(scales: Floats) -> Floats:
-    """1 for a column of zeros; ValueError when all are."""
-    scales = np.where(scales < SMALLEST_SCALE, 0.0, scales)
-    if not scales.any():
-        raise ValueError("features: every feature of every item is zero; at least one direction to differ in is needed")
-    return np.where(scales == 0, 1.0, scales)
 
 
 def basis_of(rows: Floats, scales: Floats, precise: bool) -> tuple[Basis, Ints]:

@@ -27,7 +27,7 @@ and rows:
 - Harman and Pronzato (2007): a row whose leverage is below a bound that depends on the largest leverage alone supports
   no optimal design, so that it does not belong into the pool.
 
-A catalogue is whatever can be begun and scanned (``Source``): an array or a file (``scan.Rows``), or the partitions of a
+A catalogue is whatever can be begun and scanned (``Source``): an array or a file (``rows.Rows``), or the partitions of a
 cluster (``cluster.py``). The value that is returned is the exact maximum over all rows.
 
 All of it happens in a basis made of r of the rows themselves (``basis.py``), so that neither the scale of the
@@ -42,9 +42,10 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from recurrank._arrays import Floats, Ints, as_features, as_number
-from recurrank.design.basis import START_ROWS, by_length, lens, start, without_zeros
+from recurrank.catalogue.rows import Rows, one_thread, without_zeros
+from recurrank.catalogue.scan import Found, Lens
+from recurrank.design.basis import START_ROWS, by_length, lens, start
 from recurrank.design.pool import Pool
-from recurrank.design.scan import Found, Lens, Rows, one_thread
 
 POOL_NUMBERS = 1 << 20
 """Of the pool: 8 MB of float64."""
@@ -125,8 +126,8 @@ def optimal_design(source: Source, tolerance: float) -> Design:
     if pool.thin():
         value = pool.known
     held = np.flatnonzero(pool.weights)
-    held = held[np.argsort(pool.places[held])]
-    return Design(pool.places[held].astype(np.int64), pool.weights[held], value, pool.rank, scans)
+    held = held[np.argsort(pool.indices[held])]
+    return Design(pool.indices[held].astype(np.int64), pool.weights[held], value, pool.rank, scans)
 
 
 def _certify(source: Source, pool: Pool, tolerance: float, most: int) -> tuple[float, int]:

@@ -10,9 +10,10 @@ from __future__ import annotations
 import numpy as np
 
 from recurrank._arrays import Bools, Floats, Ints
+from recurrank.catalogue.rows import Rows
+from recurrank.catalogue.scan import Found
 from recurrank.design.basis import LARGEST_COORDINATE, START_ROWS, basis_of, enlarged, lens, rebase, root, start
 from recurrank.design.basis import inverse as invert
-from recurrank.design.scan import Found, Rows
 from recurrank.design.steps import caratheodory, levers, solve
 
 MOST_VIOLATORS = 1500
@@ -23,7 +24,7 @@ class Pool:
     """Rows, and weights on them.
 
     Attributes:
-        places: the rows' indices in the catalogue.
+        indices: of the rows in the catalogue.
         rows: themselves, as float64.
         weights: on each, summing to 1.
         basis: of their span.
@@ -32,8 +33,8 @@ class Pool:
 
     """
 
-    def __init__(self, places: Ints, rows: Floats, scales: Floats, precise: bool) -> None:
-        self.places, self.rows, self.precise = places, rows, precise
+    def __init__(self, indices: Ints, rows: Floats, scales: Floats, precise: bool) -> None:
+        self.indices, self.rows, self.precise = indices, rows, precise
         few = start(len(rows))
         if not rows[few].any():  # most rows are zero: begin with the others
             few = np.flatnonzero(rows.any(axis=1))[:START_ROWS]
@@ -63,7 +64,7 @@ class Pool:
             limit = self.rank * (1 + tolerance)
             if self.known <= limit:
                 break
-            worst = found.places[found.lever > limit]
+            worst = found.indices[found.lever > limit]
             if np.isin(worst, active).all():  # the active rows' own problem is the bottleneck
                 precision /= 2
             kept = (self.weights[active] > 0) | can_support(lever, float(lever.max()), self.rank)
@@ -97,14 +98,14 @@ class Pool:
         held = self.weights > 0
         worth = can_support(found.lever, float(found.lever[0]), self.rank) & (len(found.outside) == 0)
         worth[:1] = True  # the largest leverage of all stays known
-        fresh = worth & ~np.isin(found.places, self.places[held])
-        off = ~np.isin(found.outside, np.concatenate([self.places[held], found.places[fresh]]))
-        self.places = np.concatenate([self.places[held], found.places[fresh], found.outside[off]])
+        fresh = worth & ~np.isin(found.indices, self.indices[held])
+        off = ~np.isin(found.outside, np.concatenate([self.indices[held], found.indices[fresh]]))
+        self.indices = np.concatenate([self.indices[held], found.indices[fresh], found.outside[off]])
         self.rows = np.concatenate([self.rows[held], found.rows[fresh], found.outside_rows[off]])
-        self.weights = np.concatenate([self.weights[held], np.zeros(len(self.places) - held.sum())])
+        self.weights = np.concatenate([self.weights[held], np.zeros(len(self.indices) - held.sum())])
         self._active = np.flatnonzero(self.weights)
         if len(found.outside):
-            self._widen(np.flatnonzero(np.isin(self.places, found.outside)))
+            self._widen(np.flatnonzero(np.isin(self.indices, found.outside)))
         return float(max(found.rest, found.lever[~worth].max(initial=0.0)))
 
     def support(self) -> tuple[Floats, Floats]:

@@ -25,6 +25,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from recurrank._arrays import Bools, Floats, as_features
+from recurrank.catalogue.rows import Rows, leverages, one_thread, without_zeros
 from recurrank.design.basis import (
     START_ROWS,
     Basis,
@@ -36,10 +37,8 @@ from recurrank.design.basis import (
     rebase,
     root,
     start,
-    without_zeros,
 )
 from recurrank.design.optimal import Design
-from recurrank.design.scan import Rows, leverages, one_thread
 from recurrank.seeds import stream
 
 

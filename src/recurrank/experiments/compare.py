@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from recurrank._arrays import Features, Floats, as_array, as_count, as_probabilities
+from recurrank.catalogue.files import read_features
 from recurrank.experiments.experiment import (
     Environment,
     Experiment,
@@ -22,7 +23,6 @@ from recurrank.experiments.experiment import (
     split_names,
     try_options,
 )
-from recurrank.files.features import read_features
 from recurrank.problem import Problem, transform
 from recurrank.seeds import stream
 

@@ -42,9 +42,9 @@ from numpy.typing import ArrayLike, NDArray
 from recurrank._arrays import Bools, Floats, Ints, as_number
 from recurrank._compiled import hot
 from recurrank.catalogue import Catalogue
+from recurrank.catalogue.rows import Rows, one_thread
 from recurrank.design.basis import basis_of, rebase
 from recurrank.design.optimal import optimal_design
-from recurrank.design.scan import Rows, one_thread
 from recurrank.rankers.engines.posterior import beaten, candidates, farthest, leaders_first, look
 from recurrank.rankers.knowledge import Knowledge, KnownBlock
 from recurrank.rankers.ranker import Buffer, Ranker, Seed, flatten, register

@@ -37,9 +37,10 @@ from numpy.typing import ArrayLike, NDArray
 from recurrank._arrays import Bools, Floats, Ints, as_number
 from recurrank._compiled import apart, hot, inner
 from recurrank.catalogue import Catalogue
-from recurrank.design.basis import SMALLEST_SCALE, basis_of, rebase
+from recurrank.catalogue.rows import SMALLEST_SCALE, Rows, one_thread, products
+from recurrank.catalogue.scan import Best
+from recurrank.design.basis import basis_of, rebase
 from recurrank.design.optimal import optimal_design
-from recurrank.design.scan import Best, Rows, one_thread, products
 from recurrank.design.spanner import spanner_design
 from recurrank.rankers.blocks import Block, ClosedBlock, packed, unpacked
 from recurrank.rankers.knowledge import Knowledge, KnownBlock

@@ -21,8 +21,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from recurrank._arrays import Floats, as_array, as_count
+from recurrank.catalogue.rows import Rows, products
 from recurrank.clicks.model import ClickModel
-from recurrank.design.scan import Rows, products
 from recurrank.rankers.balanced import Balanced
 from recurrank.rankers.blocks import Block
 from recurrank.rankers.recurrank import RecurRank

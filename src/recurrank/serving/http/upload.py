@@ -12,8 +12,8 @@ import msgspec
 import numpy as np
 
 from recurrank.catalogue import Catalogue
-from recurrank.files.parquet import Dataset
-from recurrank.serving.csvfile import PER_ID, read_csv
+from recurrank.catalogue.csv import PER_ID, read_csv
+from recurrank.catalogue.parquet import Dataset
 from recurrank.serving.fold import Config
 from recurrank.serving.http import schema as s
 from recurrank.serving.http.problems import Refused
@@ -82,7 +82,10 @@ def read_items(kind: str, body: bytes, bounds: Bounds) -> Catalogue:
     """The items in a file of one of these kinds."""
     if kind == NPY:
         return Catalogue(_npy(body, bounds))
-    return _parquet(body, bounds) if kind == PARQUET else read_csv(body, bounds.check).catalogue()
+    if kind == PARQUET:
+        return _parquet(body, bounds)
+    read = read_csv(body, bounds.check)
+    return Catalogue(read.features, read.ids)
 
 
 def _config(asked: s.NewRanker | s.NewRankerFile) -> Config:
@@ -145,14 +148,13 @@ def _parquet(body: bytes, bounds: Bounds) -> Catalogue:
         try:
             dataset = Dataset(path)
             bounds.check(dataset.rows, dataset.dim)
-            features, ids, taken = np.empty((dataset.rows, dataset.dim)), [], 0
-            for group in dataset.groups:
-                for part in dataset.read(group, kind=np.float64):
-                    features[part.start : part.start + len(part.features)] = part.features
-                    if part.ids is not None:
-                        taken += part.ids.nbytes + PER_ID * len(part.ids)
-                        bounds.check(dataset.rows, dataset.dim, ids=taken)
-                        ids += part.ids.to_pylist()
-            return Catalogue(features, ids if dataset.layout.ids else None)
+            taken = 0
+
+            def count(ids: Any) -> None:
+                nonlocal taken
+                taken += ids.nbytes + PER_ID * len(ids)
+                bounds.check(dataset.rows, dataset.dim, ids=taken)
+
+            return Catalogue(*dataset.load(check=count))
         except ValueError as error:
             raise ValueError(str(error).replace(str(path), "body")) from error

@@ -11,7 +11,6 @@ from __future__ import annotations
 import functools
 import mmap
 import os
-import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -21,12 +20,13 @@ import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import ThreadpoolController
 
-from recurrank._arrays import Features, Floats, Ints
+from recurrank._arrays import Features, Floats
+from recurrank.catalogue.scan import TILE, Best, Found, Lens
 
 CHUNK_NUMBERS = 1 << 18
-"""Of a chunk: 2 MB of float64, so that what Python does for each costs little beside the arithmetic."""
-TILE = 64
-"""Products with a matrix are made for multiples of so many rows: BLAS sums the last of an odd number in another order."""
+"""Features of a chunk: 2 MB of float64, so that what Python does for each costs little beside the arithmetic."""
+SMALLEST_SCALE = 1e-280
+"""Columns below this count as zero: their reciprocal is not a number that float64 has."""
 
 
 class Rows:
@@ -109,105 +109,15 @@ class Rows:
                 outside.add(part.start, off, above=lens.slack**2)
 
         over_parts(self, work)
-        places, lever = best.found()
+        indices, lever = best.found()
         missed, off = outside.found()
         rest = float(lever[most]) if len(lever) > most else 0.0
-        places, lever = places[:most], lever[:most]
-        return Found(places, lever, self.take(places), rest, missed, off, self.take(missed))
+        indices, lever = indices[:most], lever[:most]
+        return Found(indices, lever, self.take(indices), rest, missed, off, self.take(missed))
 
     def _look(self) -> None:
         if self._file is not None:
             self._file.look()
-
-
-class Lens(NamedTuple):
-    """How a pass looks at rows: in a basis, under one Q."""
-
-    whitening: Floats  # (d, r): |x W|^2 is the leverage of x
-    complement: Floats  # (d, d - r): what the basis does not reach
-    scales: Floats  # (d,) taken out before lengths are compared
-    slack: float  # how far off the span, relative to a row's length, is rounding only
-
-    def look(self, stored: Features) -> tuple[Floats, Floats | None]:
-        """Of each row its leverage, and how far it is off the span: that share of its length, squared (None: none can be)."""
-        count, dim = stored.shape
-        rank = self.whitening.shape[1]
-        padded = -(-count // TILE) * TILE
-        matrix = self.whitening if rank == dim else np.hstack([self.whitening, self.complement])
-        chunk, image = _scratch.pair(padded, dim, matrix.shape[1])
-        chunk[:count] = stored
-        chunk[count:] = 0.0
-        np.matmul(chunk, matrix, out=image)
-        inner, rest = image[:count, :rank], image[:count, rank:]
-        lever = np.einsum("ij,ij->i", inner, inner)
-        if rank == dim:
-            return lever, None
-        chunk /= self.scales
-        length = np.einsum("ij,ij->i", chunk[:count], chunk[:count])
-        off = np.einsum("ij,ij->i", rest, rest)
-        return lever, np.divide(off, length, out=np.zeros(count), where=length > 0)
-
-
-class Found(NamedTuple):
-    """What a pass found: the rows of largest leverage, a bound for all others, and the rows furthest off the span."""
-
-    places: Ints  # the largest first, equal ones by index
-    lever: Floats
-    rows: Floats
-    rest: float  # no row that is not here has a larger leverage
-    outside: Ints  # the furthest first
-    off: Floats  # how far: see Lens.look
-    outside_rows: Floats
-
-
-class Best:
-    """The indices of the largest of many numbers, which come in any order from several threads."""
-
-    def __init__(self, most: int, spare: int = 1000) -> None:
-        self.most, self.spare = most, spare
-        self._least = -np.inf  # of the best so far, once there are enough
-        self._lock = threading.Lock()
-        self._places: list[Ints] = []
-        self._values: list[Floats] = []
-        self._held = 0
-
-    def add(self, start: int, values: Floats, above: float = -np.inf) -> None:
-        """Numbers for the indices from ``start`` on; only those above a limit count."""
-        here = np.flatnonzero((values >= self._least) & (values > above))
-        if len(here) == 0:
-            return
-        kept = values[here]
-        with self._lock:
-            self._places.append(here + start)
-            self._values.append(kept)
-            self._held += len(here)
-            if self._held > 2 * self.most + self.spare:
-                places, values = self.found()
-                self._places, self._values, self._held = [places], [values], len(places)
-                self._least = float(values[-1])
-
-    def found(self) -> tuple[Ints, Floats]:
-        """Indices and numbers, the largest first, equal ones by index."""
-        if not self._places:
-            return np.empty(0, np.int64), np.empty(0)
-        places, values = np.concatenate(self._places), np.concatenate(self._values)
-        if len(values) > self.most:
-            least = np.partition(values, len(values) - self.most)[len(values) - self.most]
-            held = values >= least
-            places, values = places[held], values[held]
-        order = np.lexsort((places, -values))[: self.most]
-        return places[order], values[order]
-
-
-def merged(parts: list[Found], most: int) -> Found:
-    """What the rows of several passes have together: as one pass over all of them would have found it."""
-    joined = [np.concatenate(column) for column in zip(*(part[:3] + part[4:] for part in parts), strict=True)]
-    places, lever, rows, outside, off, outside_rows = joined
-    order = np.lexsort((places, -lever))
-    rest = max([part.rest for part in parts] + lever[order[most : most + 1]].tolist())
-    best = order[:most]
-    furthest = np.lexsort((outside, -off))[: 4 * rows.shape[1]]
-    return Found(places[best], lever[best], rows[best], rest, outside[furthest], off[furthest], outside_rows[furthest])
 
 
 def column_scales(rows: Rows) -> Floats:
@@ -230,9 +140,17 @@ def column_scales(rows: Rows) -> Floats:
     return np.max(largest, axis=0) if largest else np.zeros(rows.dim)
 
 
+def without_zeros(scales: Floats) -> Floats:
+    """1 for a column of zeros; ValueError when all are."""
+    scales = np.where(scales < SMALLEST_SCALE, 0.0, scales)
+    if not scales.any():
+        raise ValueError("features: every feature of every item is zero; at least one direction to differ in is needed")
+    return np.where(scales == 0, 1.0, scales)
+
+
 def products(rows: Rows, vector: Floats, decimals: int | None = None, best: Best | None = None) -> Floats:
     """``<x, vector>`` of every row x, rounded if so wished; ``best`` gets them too. Equal rows have equal products."""
-    from recurrank.design.kernels import dot  # here, since numba takes 100 MB, and designs do without
+    from recurrank.catalogue.kernels import dot
 
     out = np.empty(len(rows))
     scale = 0.0 if decimals is None else 10.0**decimals
@@ -285,22 +203,6 @@ def one_thread() -> Iterator[None]:
 @functools.cache
 def _controller() -> ThreadpoolController:
     return ThreadpoolController()
-
-
-class _Scratch(threading.local):
-    """Room for a chunk and its image, a thread: made once, since memory that was never touched is slow."""
-
-    def __init__(self) -> None:
-        self.room = np.empty(0)
-
-    def pair(self, count: int, width: int, image: int) -> tuple[Floats, Floats]:
-        first, needed = count * width, count * (width + image)
-        if len(self.room) < needed:
-            self.room = np.empty(needed)
-        return self.room[:first].reshape(count, width), self.room[first:needed].reshape(count, image)
-
-
-_scratch = _Scratch()
 
 
 class MappedFile(NamedTuple):

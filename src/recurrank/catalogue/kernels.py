@@ -1,10 +1,14 @@
-"""Compiled passes over rows as they are stored."""
+"""Compiled passes over rows and ids as they are stored.
+
+Imported where they are called: numba takes 100 MB, and designs do without.
+"""
 
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import NDArray
 
-from recurrank._arrays import Features, Floats
+from recurrank._arrays import Features, Floats, Ints
 from recurrank._compiled import apart
 
 
@@ -44,3 +48,21 @@ def dot(stored: Features, vector: Floats, scale: float, out: Floats) -> None:
             s0 += row[j] * vector[j]
         total = ((s0 + s4) + (s1 + s5)) + ((s2 + s6) + (s3 + s7))
         out[i] = np.rint(total * scale) / scale if scale > 0 else total
+
+
+@apart
+def turn(columns: Features, rows: Features) -> None:
+    """Write columns as rows."""
+    for i in range(rows.shape[0]):
+        for j in range(rows.shape[1]):
+            rows[i, j] = columns[j, i]
+
+
+@apart
+def hash_text(text: NDArray[np.uint8], ends: Ints, out: NDArray[np.uint64]) -> None:
+    """The hash of each name, FNV-1a with 64 bits; name i ends at ``ends[i + 1]``."""
+    for i in range(len(out)):
+        value = np.uint64(14695981039346656037)
+        for j in range(ends[i], ends[i + 1]):
+            value = (value ^ np.uint64(text[j])) * np.uint64(1099511628211)
+        out[i] = value

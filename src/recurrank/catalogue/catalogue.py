@@ -1,4 +1,4 @@
-"""Catalogues: the items that are ranked, a feature vector each, and their ids when they have any."""
+"""Catalogues: the items that are ranked, one feature vector per item, and their ids when they have any."""
 
 from __future__ import annotations
 
@@ -14,14 +14,15 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from recurrank._arrays import Features, Floats, as_features
-from recurrank.design.basis import scales_of, without_zeros
-from recurrank.design.scan import Rows
-from recurrank.files.features import map_npy, map_raw
-from recurrank.files.maps import convert, open_map
-from recurrank.files.names import Names, digest_of
-from recurrank.files.parquet import Dataset, Progress, Where
+from recurrank.catalogue.csv import read_csv_file
+from recurrank.catalogue.files import map_npy, map_raw
+from recurrank.catalogue.ids import Names, digest_of
+from recurrank.catalogue.maps import convert, open_map
+from recurrank.catalogue.parquet import Dataset, Progress, Where
+from recurrank.catalogue.rows import Rows, without_zeros
 
 _PIECE = 1 << 24
+"""Bytes of features that are hashed at a time."""
 
 
 class Catalogue:
@@ -50,7 +51,7 @@ class Catalogue:
             self.features, self.scales, known = opened.features, opened.scales, opened.ids
         else:
             self.features, known = as_features(features), None
-            self.scales = scales_of(Rows(self.features))
+            self.scales = without_zeros(Rows(self.features).scales())
         if ids is not None:
             known = _as_ids(ids)
             _check_ids(known, len(self))
@@ -70,14 +71,14 @@ class Catalogue:
         """A catalogue that stays in its file, however large.
 
         Args:
-            where: a .npy file, a file of float32 numbers alone (then give ``dim``), a Parquet file, or a folder, a pattern
-                (``items/*.parquet``) or a list of those. Parquet is converted once, into a folder beside it whose name
-                ends in .map; if that is interrupted, the next call goes on where it stopped. Such a folder can be opened
-                too.
-            features: of Parquet, the column of lists, or the columns of numbers, by default the only one of lists or all
-                of numbers.
-            ids: of Parquet, the column with the items' names, by default ``id`` if there is one.
-            dim: of a file of numbers alone, how many a row has.
+            where: a .npy file, a .csv file (which is read), a file of float32 numbers alone (then give ``dim``), a Parquet
+                file, or a folder, a pattern (``items/*.parquet``) or a list of those. Parquet is converted once, into a folder
+                beside it whose name ends in .map; if that is interrupted, the next call goes on where it stopped. Such a
+                folder can be opened too.
+            features: of Parquet and CSV, the column of lists, or the columns of numbers, by default the only one of lists or
+                all of numbers.
+            ids: of Parquet and CSV, the column with the items' names, by default ``id`` if there is one.
+            dim: of a file of numbers alone, how many per row.
             to: the folder for the map, where the one beside the Parquet will not do.
             progress: called during conversion, with how many rows are done and of how many.
 
@@ -85,16 +86,20 @@ class Catalogue:
 
         """
         one = Path(where) if isinstance(where, str | Path) else None
+        if one is not None and one.is_file() and one.suffix == ".csv" and to is None:
+            read = read_csv_file(one, features, ids)
+            return cls(read.features, read.ids)
         if one is not None and one.is_file() and one.suffix != ".parquet":
             if features is not None or ids is not None or to is not None:
                 raise ValueError(
-                    f"{one}: only Parquet has columns and is converted to a map elsewhere; leave features, ids and to out"
+                    f"{one}: only CSV and Parquet have columns, and only Parquet is converted to a map; "
+                    "leave features, ids and to out"
                 )
             if one.suffix != ".npy" and dim is None:
-                raise ValueError(f"{one}: not .npy or .parquet; for a file of float32 numbers alone, give dim")
+                raise ValueError(f"{one}: not .npy, .csv or .parquet; for a file of float32 numbers alone, give dim")
             return cls(map_npy(one) if one.suffix == ".npy" else map_raw(one, dim))
         if one is not None and one.suffix == ".npy":
-            raise ValueError(f"{one}: no such file; give a .npy or .parquet file with one row per item")
+            raise ValueError(f"{one}: no such file; give a .npy, .csv or .parquet file with one row per item")
         if one is None or not (one / "about.json").is_file():
             dataset = Dataset(where, features, ids)
             one = Path(os.path.realpath(map_folder(where, dataset) if to is None else to))
@@ -161,14 +166,14 @@ def _as_ids(ids: Sequence[str]) -> Sequence[str]:
     try:
         return tuple(str(name) for name in ids)
     except TypeError as error:
-        raise ValueError(f"ids: {ids!r} is not a list; give a name an item") from error
+        raise ValueError(f"ids: {ids!r} is not a list; give one name per item") from error
 
 
 def _check_ids(ids: Sequence[str], items: int) -> None:
     if len(ids) != items:
-        raise ValueError(f"ids: {len(ids)} ids for {items} items; give one an item")
+        raise ValueError(f"ids: {len(ids)} ids for {items} items; give one per item")
     seen: dict[str, int] = {}
-    for place, name in enumerate(ids):
+    for index, name in enumerate(ids):
         if name in seen:
-            raise ValueError(f"ids[{place}]: {name!r} is the id of item {seen[name]} already; ids must all be different")
-        seen[name] = place
+            raise ValueError(f"ids[{index}]: {name!r} is the id of item {seen[name]} already; ids must all be different")
+        seen[name] = index

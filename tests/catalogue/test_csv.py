@@ -5,20 +5,19 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from recurrank.serving import csvfile
-from recurrank.serving.csvfile import read_csv
+from recurrank.catalogue import csv as csvfile
+from recurrank.catalogue.csv import read_csv
 
 
 def test_columns_get_their_roles():
     read = read_csv('title,genre,x,y\n"A, ""b""\nc",drama,1,2.5\nÜber,comedy,-3e-1,4\n\n'.encode("utf-8-sig"))
-    assert (read.named, read.used, read.ids) == (0, [2, 3], ['A, "b"\nc', "Über"])
+    assert (read.layout.names, read.ids) == (["x", "y", "title"], ['A, "b"\nc', "Über"])
     assert read.features.tolist() == [[1.0, 2.5], [-0.3, 4.0]]
-    assert read.catalogue().ids == ('A, "b"\nc', "Über")
     read = read_csv(b"x;ID;note\n1;a;hm\n2;7;hm\n")  # a column called id, even if it looks like numbers
-    assert (read.named, read.used, read.ids) == (1, [0], ["a", "7"])
+    assert (read.layout.names, read.ids) == (["x", "ID"], ["a", "7"])
     read = read_csv(b"x\ty\n1\t2\n3\t5\n")
-    assert read.named is None
-    assert read.catalogue().ids is None
+    assert read.layout.ids is None
+    assert read.ids is None
     assert read.features.tolist() == [[1, 2], [3, 5]]
 
 
@@ -36,7 +35,7 @@ def test_columns_get_their_roles():
         ("id,x\na,1\nb,nan\n", "row 3, column 'x': 'nan' is not a number"),
         ("id,x\na,1\n,2\n", "row 3, column 'id': an id has 1 to 256"),
         (f"id,x\n{'a' * 257},1\n", "row 2, column 'id': an id has 1 to 256 letters, this one 257"),
-        ("id,note\na,hm\n", "row 2: no column of numbers"),
+        ("id,note\na,hm\n", "file: no list column and no numeric columns"),
         ('id,x\n"a,1\n', "row 2: unexpected end of data"),
     ],
 )

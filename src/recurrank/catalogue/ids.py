@@ -12,8 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from recurrank._arrays import Ints
-from recurrank._compiled import apart
-from recurrank.design.scan import MappedFile
+from recurrank.catalogue.rows import MappedFile
 
 AT_ONCE = 1 << 16
 
@@ -77,11 +76,13 @@ class Names(Sequence[str]):
 
     def repeated(self) -> tuple[int, int] | None:
         """The indices of two equal names, the later one as early as possible; None if all names differ."""
+        from recurrank.catalogue.kernels import hash_text
+
         ends, hashes = np.asarray(self._ends), np.empty(len(self), np.uint64)
         edges = np.linspace(0, len(self), 17).astype(np.int64)
 
         def hash_some(number: int) -> None:
-            _hash(self._text, ends[edges[number] : edges[number + 1] + 1], hashes[edges[number] : edges[number + 1]])
+            hash_text(self._text, ends[edges[number] : edges[number + 1] + 1], hashes[edges[number] : edges[number + 1]])
 
         def repeated_in(number: int) -> NDArray[np.uint64]:
             rising = np.sort(hashes[hashes >> np.uint64(61) == number])
@@ -106,13 +107,3 @@ def digest_of(names: Sequence[str]) -> bytes:
     text = [name.encode("utf-8", "surrogatepass") for name in names]
     ends = np.concatenate([[0], np.cumsum([len(name) for name in text], dtype=np.int64)]).astype(np.int64)
     return hashlib.sha256(ends.tobytes() + b"".join(text)).digest()
-
-
-@apart
-def _hash(text: NDArray[np.uint8], ends: Ints, out: NDArray[np.uint64]) -> None:
-    """FNV-1a with 64 bits."""
-    for i in range(len(out)):
-        value = np.uint64(14695981039346656037)
-        for j in range(ends[i], ends[i + 1]):
-            value = (value ^ np.uint64(text[j])) * np.uint64(1099511628211)
-        out[i] = value

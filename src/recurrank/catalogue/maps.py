@@ -30,8 +30,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from recurrank._arrays import Features, Floats
-from recurrank.files.names import Names
-from recurrank.files.parquet import Dataset, Group, Progress
+from recurrank.catalogue.ids import Names
+from recurrank.catalogue.parquet import Dataset, Group, Progress
 
 FORMAT = 1
 OURS = ("features.npy", "ids", "ids.npy", "about.json", "source.json", "done")
@@ -110,7 +110,7 @@ class _Conversion:
 
     def __init__(self, dataset: Dataset, part: Path, source: dict[str, Any], progress: Progress | None) -> None:
         self.dataset, self.part, self.source, self.progress = dataset, part, source, progress
-        self.dim, self.rows, self.named = dataset.dim, dataset.rows, dataset.layout.ids
+        self.dim, self.rows, self.named = dataset.dim, dataset.rows, dataset.layout.ids_name
         self.head = npy_header((self.rows, self.dim), "<f4")
         self.ends_head = npy_header((self.rows + 1,), "<i8")
         self._counting = threading.Lock()
@@ -303,7 +303,11 @@ def npy_header(shape: tuple[int, ...], kind: str) -> bytes:
 def _source(dataset: Dataset) -> dict[str, Any]:
     """What a map depends on."""
     layout = dataset.layout
-    return {"files": [list(file) for file in dataset.sources()], "features": list(layout.features), "ids": layout.ids}
+    return {
+        "files": [list(file) for file in dataset.sources()],
+        "features": [one.name for one in layout.features],
+        "ids": layout.ids_name,
+    }
 
 
 def _about(folder: Path) -> dict[str, Any] | None:

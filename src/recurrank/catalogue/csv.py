@@ -1,27 +1,27 @@
 """Items in a CSV file: a heading, one row per item, and errors that name the row and the column.
 
-A column called ``id`` names the items; without one the first column does whose first cell is not a number. The other columns
-are features when their first cell is a number, and are left out when it is not: every cell of a feature has to be one.
+A column is one of numbers if its first cell is one; then every cell has to be. ``columns.py`` says which are features.
 """
 
 from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import islice
 from operator import itemgetter
+from pathlib import Path
 from typing import NamedTuple, Protocol
 
 import numpy as np
 
 from recurrank._arrays import Floats
-from recurrank.catalogue import Catalogue
+from recurrank.catalogue.columns import Column, Kind, Layout, layout
 
 CELLS = 100_000
 """Cells turned into numbers at a time: text takes many times the memory of numbers."""
 LONGEST = 256
-"""Letters of an id."""
+"""Characters of an id, at most."""
 PER_ID = 64
 """Bytes of memory that an id takes besides its letters."""
 HEAD = 5
@@ -29,18 +29,13 @@ HEAD = 5
 
 
 class CsvItems(NamedTuple):
-    """What a CSV file says. ``named`` is the column of the ids, ``used`` are those of the features."""
+    """What a CSV file says; ``head`` has its first rows as text."""
 
     columns: list[str]
-    named: int | None
-    used: list[int]
-    ids: list[str]
+    layout: Layout
     features: Floats
+    ids: list[str] | None
     head: list[list[str]]
-
-    def catalogue(self) -> Catalogue:
-        """The items; ValueError for those that are none."""
-        return Catalogue(self.features, None if self.named is None else self.ids)
 
 
 class Check(Protocol):
@@ -49,20 +44,27 @@ class Check(Protocol):
     def __call__(self, items: int, columns: int, *, ids: int) -> None: ...
 
 
-def read_csv(body: bytes, check: Check | None = None) -> CsvItems:
+def read_csv_file(path: Path, features: str | Sequence[str] | None = None, ids: str | None = None) -> CsvItems:
+    """:func:`read_csv` of a file, which errors name."""
+    try:
+        return read_csv(path.read_bytes(), features=features, ids=ids)
+    except ValueError as error:
+        raise ValueError(f"{path}: {str(error).removeprefix('file: ')}") from error
+
+
+def read_csv(
+    body: bytes, check: Check | None = None, features: str | Sequence[str] | None = None, ids: str | None = None
+) -> CsvItems:
     """The items in a CSV file; ValueError says in one line what is wrong, and where.
 
-    ``check`` is called while it is read.
+    ``check`` is called while it is read; ``features`` and ``ids`` name columns where the rule of ``columns.py`` will not do.
     """
     rows = _rows(body)
     _, columns = next(rows, (0, []))
     if check is not None:
         check(0, len(columns), ids=0)
     _check_heading(columns)
-    named: int | None = None
-    used: list[int] = []
-    ids: list[str] = []
-    head: list[list[str]] = []
+    names: list[str] = []
     parts: list[Floats] = []
     items, letters = 0, 0
     for chunk in _chunks(rows, max(1, CELLS // len(columns))):
@@ -70,18 +72,21 @@ def read_csv(body: bytes, check: Check | None = None) -> CsvItems:
             number, row = next((number, row) for number, row in chunk if len(row) != len(columns))
             raise ValueError(f"row {number}: {len(row)} cells, but the heading has {len(columns)}")
         if not parts:
-            named, used = _roles(columns, chunk[0][1])
             head = [row for _, row in chunk[:HEAD]]
-        if named is not None:
-            ids += _ids(chunk, named, columns[named])
-            letters += sum(map(len, ids[items:]))
+            kinds = [Kind.BESIDE if _number(cell) is None else Kind.NUMBERS for cell in head[0]]
+            described = [Column(name, kind, "text") for name, kind in zip(columns, kinds, strict=True)]
+            found = layout("file", described, features, ids, text_names=True)
+            used = [columns.index(column.name) for column in found.features]
+        if found.ids is not None:
+            names += _ids(chunk, columns.index(found.ids.name), found.ids.name)
+            letters += sum(map(len, names[items:]))
         items += len(chunk)
         if check is not None:
-            check(items, len(used), ids=letters + PER_ID * len(ids))
+            check(items, len(used), ids=letters + PER_ID * len(names))
         parts.append(_numbers(chunk, used, columns))
     if not parts:
         raise ValueError("file: a heading and no rows; give one row per item")
-    return CsvItems(columns, named, used, ids, np.concatenate(parts), head)
+    return CsvItems(columns, found, np.concatenate(parts), names if found.ids else None, head)
 
 
 def _rows(body: bytes) -> Iterator[tuple[int, list[str]]]:
@@ -115,9 +120,9 @@ def _check_heading(columns: list[str]) -> None:
     if all(_number(name) is not None for name in columns):
         raise ValueError("row 1: numbers only; the first row should be a heading that names the columns")
     seen: set[str] = set()
-    for place, name in enumerate(columns):
+    for number, name in enumerate(columns, start=1):
         if not name.strip():
-            raise ValueError(f"row 1: column {place + 1} has no name")
+            raise ValueError(f"row 1: column {number} has no name")
         if name in seen:
             raise ValueError(f"row 1: two columns are called {name[:40]!r}")
         seen.add(name)
@@ -126,17 +131,6 @@ def _check_heading(columns: list[str]) -> None:
 def _chunks(rows: Iterator[tuple[int, list[str]]], size: int) -> Iterator[list[tuple[int, list[str]]]]:
     while chunk := list(islice(rows, size)):
         yield chunk
-
-
-def _roles(columns: list[str], first: list[str]) -> tuple[int | None, list[int]]:
-    """Which column names the items, and which are features."""
-    words = [place for place, cell in enumerate(first) if _number(cell) is None]
-    named = next((place for place, name in enumerate(columns) if name.strip().casefold() == "id"), words[0] if words else None)
-    left_out = {named, *words}
-    used = [place for place in range(len(columns)) if place not in left_out]
-    if not used:
-        raise ValueError("row 2: no column of numbers; give at least one feature per row")
-    return named, used
 
 
 def _ids(chunk: list[tuple[int, list[str]]], named: int, column: str) -> list[str]:
@@ -156,11 +150,11 @@ def _numbers(chunk: list[tuple[int, list[str]]], used: list[int], columns: list[
     except ValueError:
         pass
     for number, row in chunk:
-        for place in used:
-            found = _number(row[place])
+        for column in used:
+            found = _number(row[column])
             if found is None or not np.isfinite(found):
-                shown = repr(row[place][:40]) if row[place].strip() else "an empty cell"
-                raise ValueError(f"row {number}, column {columns[place]!r}: {shown} is not a number")
+                shown = repr(row[column][:40]) if row[column].strip() else "an empty cell"
+                raise ValueError(f"row {number}, column {columns[column]!r}: {shown} is not a number")
     raise ValueError("file: a cell is not a number")  # cannot be: one of them was not
 
 

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from recurrank.files.features import read_features
+from recurrank.catalogue.files import read_features
 
 FEATURES = np.arange(12.0).reshape(4, 3)
 

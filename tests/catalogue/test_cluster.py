@@ -13,12 +13,12 @@ import pytest
 from tests.dask_cluster import Cluster
 
 import recurrank as rr
+from recurrank.catalogue import cluster as partitions
+from recurrank.catalogue.cluster import on_cluster
+from recurrank.catalogue.parquet import Dataset
 from recurrank.cli import main
 from recurrank.design import optimal
 from recurrank.design.optimal import optimal_design
-from recurrank.files import cluster as partitions
-from recurrank.files.cluster import on_cluster
-from recurrank.files.parquet import Dataset
 
 ROWS, DIM = 30_001, 7
 

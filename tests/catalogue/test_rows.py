@@ -12,7 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests import naive
 
-from recurrank.design.scan import CHUNK_NUMBERS, Best, Lens, Rows, column_scales, leverages, merged, products
+from recurrank.catalogue.rows import CHUNK_NUMBERS, Rows, column_scales, leverages, products
+from recurrank.catalogue.scan import Best, Lens, merged
 
 
 @pytest.mark.parametrize("index", [None, np.array([5, 3, 3, 0], np.int32)])
@@ -98,8 +99,8 @@ def test_the_best_are_the_same_in_whatever_order_they_come(values, most, cuts, o
     best = Best(most, spare=0)
     for start, piece in pieces:
         best.add(start, piece)
-    places, found = best.found()
-    assert places.tolist() == expected
+    indices, found = best.found()
+    assert indices.tolist() == expected
     assert found.tolist() == [values[i] for i in expected]
 
 
@@ -113,18 +114,18 @@ def test_passes_over_parts_merge_to_the_pass_over_all(dtype):
     features[100:200] = features[50]
     lens = Lens(rng.standard_normal((9, 8)), np.eye(9)[:, 8:], np.ones(9), 1e-6)
     whole = Rows(features).scan(lens, 500)
-    assert len(whole.places) == 500
+    assert len(whole.indices) == 500
     assert len(whole.outside) == 30
     assert whole.rest == pytest.approx(naive_levers(features, lens)[500], rel=1e-12)
     parts = []
     edges = [0, 1, 4097, 30_000, 40_000]
     for start, stop in itertools.pairwise(edges):
         found = Rows(features[start:stop]).scan(lens, 500)
-        parts.append(found._replace(places=found.places + start, outside=found.outside + start))
+        parts.append(found._replace(indices=found.indices + start, outside=found.outside + start))
     together = merged([merged(parts[:3], 500), parts[3]], 500)
     for one, two in zip(whole, together, strict=True):
         assert np.asarray(one).tobytes() == np.asarray(two).tobytes()
-    np.testing.assert_array_equal(whole.rows, features[whole.places].astype(np.float64))
+    np.testing.assert_array_equal(whole.rows, features[whole.indices].astype(np.float64))
     np.testing.assert_allclose(whole.lever, naive_levers(features, lens)[:500], rtol=1e-12)
 
 

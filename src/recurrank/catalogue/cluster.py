@@ -1,9 +1,9 @@
 """A Parquet dataset whose passes run on a Dask cluster, its workers reading the partitions.
 
-A *partition* is some neighbouring row groups. Each pass of a design (``design.optimal``) is one task a partition, with
+A *partition* is some neighbouring row groups. Each pass of a design (``design.optimal``) is one task per partition, with
 the very code that reads a map on one machine, and a tree of merges; what travels is a small matrix to the workers and the
 best rows back. Tasks depend on nothing but their arguments, so that Dask can run them again when a worker dies. The
-answer is that of one machine to the last bit, as long as the machines' BLAS adds up alike: see ``scan.py``.
+answer is that of one machine to the last bit, as long as the machines' BLAS adds up alike: see ``rows.py``.
 """
 
 from __future__ import annotations
@@ -16,8 +16,9 @@ import numpy as np
 
 from recurrank._arrays import Features, Floats, Ints
 from recurrank._dask import completed, connected
-from recurrank.design.scan import Found, Lens, Rows, merged
-from recurrank.files.parquet import Dataset, Group, Progress
+from recurrank.catalogue.parquet import Dataset, Group, Progress
+from recurrank.catalogue.rows import Rows
+from recurrank.catalogue.scan import Found, Lens, merged
 
 PARTITION_NUMBERS = 1 << 24
 """Features of a partition, if its row groups are no larger: 64 MB of float32 in a worker."""
@@ -115,4 +116,4 @@ def _begin(part: Dataset, which: Ints) -> tuple[Floats, Floats]:
 
 def _scan(part: Dataset, lens: Lens, most: int) -> Found:
     found, first = Rows(_rows(part)[0]).scan(lens, most), part.groups[0].start
-    return found._replace(places=found.places + first, outside=found.outside + first)
+    return found._replace(indices=found.indices + first, outside=found.outside + first)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import fnmatch
 import threading
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,8 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from recurrank._arrays import Features, Floats
-from recurrank._compiled import apart
-from recurrank.design.kernels import enlarge
+from recurrank.catalogue.columns import Column, Kind, Layout, layout
 
 BATCH_NUMBERS = 1 << 21
 """Features that are decoded at once: 8 MB of float32. Each batch costs pyarrow some time per column, whatever its size."""
@@ -26,21 +24,6 @@ BESIDE = 1 << 17
 """Features that are put from columns into rows at once, so that they are in the processor's cache meanwhile."""
 
 Where = str | Path | Sequence[str | Path]
-
-
-class Layout(NamedTuple):
-    """Which columns of a file are features, and which names the items."""
-
-    features: tuple[str, ...]
-    kinds: tuple[str, ...]  # their types, which must be the same in all files
-    listed: bool  # whether it is one column of lists
-    ids: str | None
-    ids_kind: str | None
-
-    @property
-    def columns(self) -> list[str]:
-        """All that have to be read."""
-        return [*self.features, *([self.ids] if self.ids else [])]
 
 
 class Group(NamedTuple):
@@ -78,21 +61,21 @@ class Dataset:
         self.system, self.files = _files(where)
         self.groups: list[Group] = []
         self._handles = threading.local()
-        start, layout = 0, None
+        start, first = 0, None
         for name in self.files:
             meta = self._open(name)
-            here = _layout(name, meta.schema_arrow, features, ids)
-            if layout is not None and here != layout:
-                raise ValueError(f"{name}: {_difference(here, layout)}; all files need the columns of {self.files[0]}")
-            layout = here
+            here = parquet_layout(name, meta.schema_arrow, features, ids)
+            first = first or here
+            if here != first:
+                raise ValueError(f"{name}: {here.difference(first)}; all files need the columns of {self.files[0]}")
             for number in range(meta.num_row_groups):
                 rows = meta.metadata.row_group(number).num_rows
                 if rows:
                     self.groups.append(Group(name, number, start, rows))
                 start += rows
-        if layout is None or start == 0:
+        if first is None or start == 0:
             raise ValueError(f"{self.files[0]}: no rows; give at least one item")
-        self.layout, self.rows = layout, start
+        self.layout, self.rows = first, start
         self.dim = self._dim()
 
     def __getstate__(self) -> dict[str, Any]:
@@ -112,21 +95,23 @@ class Dataset:
         self, group: Group, *, ids: bool = True, threads: bool = False, kind: type[np.floating[Any]] = np.float32
     ) -> Iterator[Part]:
         """A group's rows, some at a time; ValueError names the first row that will not do."""
-        layout = self.layout if ids else self.layout._replace(ids=None)
+        from recurrank.catalogue.kernels import enlarge
+
+        names = (self.layout if ids else self.layout._replace(ids=None)).names
         size = max(64, BATCH_NUMBERS // self.dim)
         start = group.start
         file = self._open(group.file)
         with _readable(group.file):
-            batches = file.iter_batches(size, [group.number], layout.columns, use_threads=threads)
+            batches = file.iter_batches(size, [group.number], names, use_threads=threads)
         while True:
             with _readable(group.file):
                 batch = next(batches, None)
             if batch is None:
                 return
-            if batch.schema.names != layout.columns:
-                raise ValueError(f"{group.file}: names of columns that pyarrow takes for others ({', '.join(layout.columns)})")
+            if batch.schema.names != names:
+                raise ValueError(f"{group.file}: pyarrow takes the names of its columns for others ({', '.join(names)})")
             rows = _Batch(self, group, start - group.start, batch, kind)
-            features, scales = rows.listed() if layout.listed else rows.columns(), np.zeros(self.dim)
+            features, scales = rows.listed() if self.layout.listed else rows.columns(), np.zeros(self.dim)
             if not enlarge(features, scales):
                 rows.complain(features)
             yield Part(start, features, rows.ids() if ids else None, scales)
@@ -138,7 +123,7 @@ class Dataset:
         for group in self.groups:
             file = self._open(group.file)
             with _readable(group.file):
-                for batch in file.iter_batches(1, [group.number], self.layout.columns):
+                for batch in file.iter_batches(1, [group.number], self.layout.names):
                     rows = _Batch(self, group, 0, batch, np.float32)
                     return rows.length()
         raise ValueError(f"{self.files[0]}: no rows; give at least one item")
@@ -151,6 +136,18 @@ class Dataset:
                 opened = self._pq.ParquetFile(self.system.open_input_file(name))
             held = self._handles.held = (name, opened)
         return held[1]
+
+    def load(self, *, ids: bool = True, check: Callable[[Any], None] | None = None) -> tuple[Floats, list[str] | None]:
+        """All features, as float64, and the ids if there are any; ``check`` is called with each batch of ids."""
+        features, names = np.empty((self.rows, self.dim)), []
+        for group in self.groups:
+            for part in self.read(group, ids=ids, kind=np.float64):
+                features[part.start : part.start + len(part.features)] = part.features
+                if part.ids is not None:
+                    if check is not None:
+                        check(part.ids)
+                    names += part.ids.to_pylist()
+        return features, names if ids and self.layout.ids else None
 
     def only(self, groups: list[Group]) -> Dataset:
         """The dataset with no more than these row groups."""
@@ -170,14 +167,16 @@ class _Batch:
         """Of the first list."""
         length = _stored(self.batch.column(0)).value_lengths()[0].as_py()
         if not length:
-            raise self._error(0, self.dataset.layout.features[0], "no features; every item needs its own")
+            raise self._error(0, self.dataset.layout.features[0].name, "no features; every item needs its own")
         return int(length)
 
     def columns(self) -> Features:
         """Columns of numbers, as rows."""
         out = np.empty((len(self.batch), self.dataset.dim), self.kind)
+        from recurrank.catalogue.kernels import turn
+
         numbers = []
-        for j, name in enumerate(self.dataset.layout.features):
+        for j, (name, *_) in enumerate(self.dataset.layout.features):
             column = _stored(self.batch.column(j))
             if column.null_count:
                 raise self._error(self._first_null(column), name, "empty; every item needs all features")
@@ -189,12 +188,12 @@ class _Batch:
                 for j, column in enumerate(numbers):
                     some = column[start : start + step]
                     columns[j, : len(some)] = some
-                _turn(columns, out[start : start + step])
+                turn(columns, out[start : start + step])
         return out
 
     def listed(self) -> Features:
         """A column of lists, as rows."""
-        (name,), column, dim = self.dataset.layout.features, _stored(self.batch.column(0)), self.dataset.dim
+        name, column, dim = self.dataset.layout.features[0].name, _stored(self.batch.column(0)), self.dataset.dim
         if column.null_count:
             raise self._error(self._first_null(column), name, "empty; every item needs its features")
         values = column.flatten()
@@ -212,9 +211,9 @@ class _Batch:
         """The items' names."""
         import pyarrow as pa
 
-        name = self.dataset.layout.ids
-        if name is None:
+        if self.dataset.layout.ids is None:
             return None
+        name = self.dataset.layout.ids.name
         column = self.batch.column(len(self.dataset.layout.features))
         if column.null_count:
             raise self._error(self._first_null(column), name, "no id; every item needs one")
@@ -229,7 +228,7 @@ class _Batch:
         """Name the first number that is not finite."""
         row, column = np.argwhere(~np.isfinite(rows))[0]
         names = self.dataset.layout.features
-        name = names[0] if self.dataset.layout.listed else names[column]
+        name = names[0 if self.dataset.layout.listed else column].name
         raise self._error(int(row), name, f"{rows[row, column]} is not finite as {rows.dtype}; give numbers for every feature")
 
     def _error(self, row: int, name: str, what: str) -> ValueError:
@@ -240,14 +239,6 @@ class _Batch:
     @staticmethod
     def _first_null(column: Any) -> int:
         return int(np.argmax(column.is_null().to_numpy(zero_copy_only=False)))
-
-
-@apart
-def _turn(columns: Features, rows: Features) -> None:
-    """Write columns as rows."""
-    for i in range(rows.shape[0]):
-        for j in range(rows.shape[1]):
-            rows[i, j] = columns[j, i]
 
 
 @contextmanager
@@ -271,71 +262,6 @@ def _even(column: Any, dim: int) -> bool:
     if pa.types.is_fixed_size_list(column.type):
         return int(column.type.list_size) == dim
     return bool((np.diff(column.offsets.to_numpy()) == dim).all())
-
-
-def _layout(name: str, schema: Any, features: str | Sequence[str] | None, ids: str | None) -> Layout:
-    import pyarrow as pa
-
-    kinds = {column: _storage(kind) for column, kind in zip(schema.names, schema.types, strict=True)}
-    wanted = _wanted(features)
-    named = ids if ids is not None else "id" if "id" in kinds and "id" not in (wanted or []) else None
-    asked = [*(wanted or []), *([named] if named is not None else [])]
-    for column in asked:
-        if column not in kinds:
-            raise ValueError(f"{name}: no column {column!r}; it has {', '.join(map(repr, kinds)) or 'none'}")
-    for several in (asked, schema.names):
-        if len(set(several)) < len(several):
-            twice = Counter(several).most_common(1)[0][0]
-            raise ValueError(f"{name}: column {twice!r} is there, or asked for, twice; each can be used once")
-    if wanted is None:
-        wanted = _guess(name, {column: kind for column, kind in kinds.items() if column != named})
-    listed = _is_list(kinds[wanted[0]])
-    if listed and len(wanted) > 1:
-        raise ValueError(f"{name}: several list columns ({', '.join(wanted)}); name the one with the features")
-    for column in wanted:
-        of = kinds[column].value_type if listed else kinds[column]
-        if not _is_number(of):
-            raise ValueError(f"{name}: column {column!r} holds {of}, which are no numbers; name another for the features")
-    kind = kinds[named] if named else None
-    of = kind.value_type if kind is not None and pa.types.is_dictionary(kind) else kind
-    if kind is not None and not (_is_text(of) or pa.types.is_integer(of)):
-        raise ValueError(f"{name}: column {named!r} holds {kind}; ids are text or whole numbers")
-    return Layout(tuple(wanted), tuple(str(kinds[c]) for c in wanted), listed, named, None if kind is None else str(kind))
-
-
-def _guess(name: str, kinds: dict[str, Any]) -> list[str]:
-    """The only column of lists, or else all columns of numbers."""
-    lists = [column for column, kind in kinds.items() if _is_list(kind)]
-    if len(lists) > 1:
-        raise ValueError(f"{name}: several list columns ({', '.join(lists)}); name the one with the features")
-    numbers = [column for column, kind in kinds.items() if _is_number(kind)]
-    for column, kind in kinds.items():
-        if not lists and not (_is_number(kind) or _is_beside(kind)):
-            raise ValueError(f"{name}: column {column!r} holds {kind}, which may be features or not; name those that are")
-    if not lists and not numbers:
-        raise ValueError(f"{name}: no list column and no numeric columns; give one of either")
-    return lists or numbers
-
-
-def _difference(here: Layout, first: Layout) -> str:
-    for mine, other in zip(here.features, first.features, strict=False):
-        if mine != other:
-            return f"column {mine!r} where {other!r} should be"
-    if len(here.features) != len(first.features):
-        return f"{len(here.features)} columns of features instead of {len(first.features)}"
-    for name, mine, other in zip(here.features, here.kinds, first.kinds, strict=True):
-        if mine != other:
-            return f"column {name!r} holds {mine} instead of {other}"
-    return f"ids in column {here.ids!r} ({here.ids_kind}) instead of {first.ids!r} ({first.ids_kind})"
-
-
-def _wanted(features: object) -> list[str] | None:
-    if features is None:
-        return None
-    wanted = [features] if isinstance(features, str) else list(features) if isinstance(features, list | tuple) else []
-    if not wanted or not all(isinstance(column, str) for column in wanted):
-        raise ValueError(f"features: {features!r} is not the name of a column, nor a list of names")
-    return wanted
 
 
 def _files(where: Where) -> tuple[Any, list[str]]:
@@ -388,6 +314,35 @@ def _pyarrow(where: Where) -> Any:
     return pq
 
 
+def parquet_layout(where: str, schema: Any, features: str | Sequence[str] | None = None, ids: str | None = None) -> Layout:
+    """Which columns of a schema of pyarrow are used for what."""
+    import pyarrow as pa
+
+    types = [(name, _storage(kind)) for name, kind in zip(schema.names, schema.types, strict=True)]
+    columns = [Column(name, _kind(kind), str(kind)) for name, kind in types]
+    found = layout(where, columns, features, ids)
+    if found.ids is not None:
+        kind = dict(types)[found.ids.name]
+        of = kind.value_type if pa.types.is_dictionary(kind) else kind
+        if not (_is_text(of) or pa.types.is_integer(of)):
+            raise ValueError(f"{where}: column {found.ids.name!r} holds {kind}; ids are text or whole numbers")
+    return found
+
+
+def _kind(kind: Any) -> Kind:
+    import pyarrow as pa
+
+    types = pa.types
+    if _is_number(kind):
+        return Kind.NUMBERS
+    if types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind):
+        return Kind.LISTS if _is_number(kind.value_type) else Kind.UNCLEAR
+    known = (types.is_temporal, types.is_dictionary, types.is_null, types.is_binary, types.is_large_binary)
+    if _is_text(kind) or str(kind) == "binary_view" or types.is_fixed_size_binary(kind) or any(is_(kind) for is_ in known):
+        return Kind.BESIDE
+    return Kind.UNCLEAR
+
+
 def _storage(kind: Any) -> Any:
     """What an extension of pyarrow's types, such as a tensor of fixed shape, is stored as."""
     import pyarrow as pa
@@ -405,21 +360,6 @@ def _is_text(kind: Any) -> bool:
     import pyarrow as pa
 
     return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or str(kind) == "string_view")
-
-
-def _is_beside(kind: Any) -> bool:
-    """Whether a column is surely no feature: text, bytes, dates, categories, nothing."""
-    import pyarrow as pa
-
-    types = pa.types
-    known = (types.is_temporal, types.is_dictionary, types.is_null, types.is_binary, types.is_large_binary)
-    return _is_text(kind) or str(kind) == "binary_view" or types.is_fixed_size_binary(kind) or any(is_(kind) for is_ in known)
-
-
-def _is_list(kind: Any) -> bool:
-    import pyarrow as pa
-
-    return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind))
 
 
 def _is_number(kind: Any) -> bool:

@@ -19,7 +19,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import recurrank as rr
-from recurrank.files.names import Names, digest_of
+from recurrank.catalogue.ids import Names, digest_of
 
 FEATURES = np.random.default_rng(0).standard_normal((1000, 6)).astype(np.float32)
 IDS = [f"naïve #{i} ✓" for i in range(1000)]
@@ -124,7 +124,7 @@ def test_npy_and_raw_files(tmp_path):
     for catalogue in (rr.Catalogue(tmp_path / "x.npy"), rr.Catalogue.open(str(tmp_path / "x.f32"), dim=6)):
         assert isinstance(catalogue.features, np.memmap)
         np.testing.assert_array_equal(catalogue.features, FEATURES)
-    with pytest.raises(ValueError, match="bytes are no number of rows of 7 float32"):
+    with pytest.raises(ValueError, match="bytes are not a whole number of rows of 7 float32"):
         rr.Catalogue.open(tmp_path / "x.f32", dim=7)
     with pytest.raises(ValueError, match="give dim"):
         rr.Catalogue.open(tmp_path / "x.f32")
@@ -153,7 +153,7 @@ def bad_tables():
         "all zero": (listed(0 * FEATURES), {}, "every feature of every item is zero"),
         "no such column": (listed(), {"features": "vector"}, "no column 'vector'; it has 'id', 'embedding'"),
         "no such ids": (listed(), {"ids": "sku"}, "no column 'sku'"),
-        "words for features": (listed(), {"features": "id"}, "column 'id' holds string, which are no numbers"),
+        "words for features": (listed(), {"features": "id"}, "column 'id' holds string, which are not numbers"),
         "null id": (listed(ids=[None, *IDS[1:]]), {}, "row 0, column 'id': no id"),
         "repeated id": (listed(ids=twice), {}, "'naïve #17 ✓' is the id of items 17 and 999"),
         "no rows": (listed().slice(0, 0), {}, "no rows"),
@@ -371,7 +371,7 @@ def test_a_map_truncated_behind_our_back_is_no_crash(tmp_path):
 
 CONVERT = """
 import sys, time, recurrank as rr
-from recurrank.files import parquet
+from recurrank.catalogue import parquet
 parquet.BATCH_NUMBERS = 600
 def progress(done, whole):
     print(done, flush=True)
