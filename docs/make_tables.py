@@ -14,13 +14,14 @@ from typing import Any
 
 import numpy as np
 
-from recurrank import clicks
+from recurrank import clicks, rankers
 from recurrank.clicks.assumptions import check
 from recurrank.experiments import paper
 from recurrank.experiments.figures import pretty
 from recurrank.experiments.report import number
 from recurrank.experiments.results import read_results
 from recurrank.experiments.summary import summary
+from recurrank.rankers.options import REQUIRED
 
 DOCS = Path(__file__).parent
 ALPHA = np.array([0.9, 0.7, 0.5, 0.3, 0.1])
@@ -74,7 +75,19 @@ def results_table() -> str:
     return "\n".join(lines)
 
 
+def options_table() -> str:
+    """From the declarations of all rankers."""
+    lines = ["| ranker | option | default | give | what it is |", "|---|---|---|---|---|"]
+    for name in rankers.names():
+        for option in rankers.registered()[name].declared().values():
+            default = "required" if option.default is REQUIRED else "" if option.default is None else f"`{option.default}`"
+            cells = [f"`{name}`", f"`{option.name}`", default, option.wanted.replace("'", "`"), option.help.replace("|", r"\|")]
+            lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
 PAGES = {
+    DOCS / "rankers.md": ("options", options_table),
     DOCS / "clicks.md": ("assumptions", assumptions_table),
     DOCS / "evaluation.md": ("results", results_table),
     DOCS.parent / "README.md": ("results", results_table),

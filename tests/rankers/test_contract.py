@@ -185,7 +185,7 @@ def test_unknown_name_and_option():
         rr.rankers.make("nope", features=np.eye(3), positions=1, rounds=10)
     with pytest.raises(ValueError, match=r"^ranker: "):
         rr.rankers.make([], features=np.eye(3), positions=1, rounds=10)
-    with pytest.raises(ValueError, match="see `recurrank rankers`"):
+    with pytest.raises(ValueError, match=r"^recurrank: 'nope' is not one of its options; it takes delta, design"):
         rr.rankers.make("recurrank", features=np.eye(3), positions=1, rounds=10, nope=1)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from typing import Any
 
 import click
@@ -30,12 +29,24 @@ def command(as_json: bool) -> None:
         options = ", ".join(f"{name}={value}" for name, value in row["options"].items())
         table.add_row(row["name"], row["paper"], row["believes"], "yes" if row["features"] else "no", row["regret"], options)
     console().print(table)
+    table = Table(title="options")
+    for heading in ("ranker", "option", "default", "give", "what it is"):
+        table.add_column(heading)
+    for name, ranker in sorted(registered().items()):
+        for option in ranker.declared().values():
+            table.add_row(name, option.name, str(default_of(option)), option.wanted, option.help)
+    console().print(table)
+
+
+def default_of(option: Any) -> Any:
+    """What it is when it is not given."""
+    from recurrank.rankers.options import REQUIRED
+
+    return "required" if option.default is REQUIRED else option.default
 
 
 def _describe(ranker: Any) -> dict[str, Any]:
-    signature = inspect.signature(ranker.__init__)
-    only = [p for p in signature.parameters.values() if p.kind is inspect.Parameter.KEYWORD_ONLY]
-    options = {p.name: "required" if p.default is inspect.Parameter.empty else p.default for p in only}
+    options = {name: default_of(option) for name, option in ranker.declared().items()}
     return {
         "name": ranker.name,
         "paper": ranker.reference,
@@ -43,4 +54,5 @@ def _describe(ranker: Any) -> dict[str, Any]:
         "features": ranker.uses_features,
         "regret": ranker.regret_bound,
         "options": options,
+        "schema": ranker.options_schema(),
     }

@@ -13,6 +13,8 @@ import click
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
+from recurrank.labels import pair
+
 F = TypeVar("F", bound=Callable[..., Any])
 
 OWN = ("ranker", "name", "features", "positions", "rounds", "seed")
@@ -73,25 +75,17 @@ def set_up(
     if seed < 0:
         raise ValueError(f"seed: {seed} is negative; give a whole number of at least 0")
     problem = rr.synthetic(items=items, dim=dim, seed=seed)
-    if ranker == "oracle":
-        options = {"attraction": problem.attraction, **options}
-    learner = rr.rankers.make(ranker, features=problem.features, positions=positions, rounds=rounds, seed=seed, **options)
+    size = {"positions": positions, "rounds": rounds, "seed": seed}
+    learner = rr.rankers.make(ranker, features=problem.features, **size, told={"attraction": problem.attraction}, **options)
     return Settings(problem, learner, rr.clicks.make(clicks, problem.attraction, positions))
 
 
 def parse_options(pairs: tuple[str, ...]) -> dict[str, Any]:
     """``name=value`` pairs as keyword arguments, numbers as numbers."""
-    options: dict[str, Any] = {}
-    for pair in pairs:
-        name, separator, value = pair.partition("=")
-        if not separator or not name:
-            raise ValueError(f"--option {pair!r}: give name=value, for example design=spanner")
+    options = dict(pair(text, "--option") for text in pairs)
+    for name in options:
         if name in OWN:
-            raise ValueError(f"--option {pair!r}: give --{name} instead")
-        try:
-            options[name.replace("-", "_")] = json.loads(value)
-        except json.JSONDecodeError:
-            options[name.replace("-", "_")] = value
+            raise ValueError(f"--option: {name} is not an option of the ranker; give --{name} instead")
     return options
 
 

@@ -10,7 +10,6 @@ a power of the horizon: ``toprank:delta=T^-1``.
 
 from __future__ import annotations
 
-import json
 import re
 import threading
 import uuid
@@ -21,7 +20,7 @@ from typing import Any, ClassVar, NamedTuple, Protocol
 
 import numpy as np
 
-from recurrank import plugins
+from recurrank import labels, plugins
 from recurrank._arrays import Features, Floats, Ints
 from recurrank._compiled import digest_behind
 from recurrank.clicks.model import ClickModel
@@ -139,7 +138,8 @@ def run_one(experiment: Experiment) -> Result:
             positions=environment.positions,
             rounds=environment.rounds,
             seed=seed,
-            **_known(experiment, setting.model),
+            told={"attraction": setting.model.attraction},
+            **_worked_out(experiment.options, environment.rounds),
         )
         played = rr.simulate(ranker, setting.model, environment.rounds, seed)
     return Result(
@@ -178,12 +178,6 @@ def code_of(experiment: Experiment) -> str:
         return uuid.uuid4().hex[:12]
 
 
-def _known(experiment: Experiment, model: ClickModel) -> dict[str, Any]:
-    """The ranker's options; the oracle is told the truth."""
-    options = _worked_out(experiment.options, experiment.environment.rounds)
-    return {"attraction": model.attraction, **options} if experiment.ranker == "oracle" else options
-
-
 def _worked_out(options: Mapping[str, Any], rounds: int) -> dict[str, Any]:
     """Options with powers of the horizon as numbers."""
     powers = {name: POWER.fullmatch(value) for name, value in options.items() if isinstance(value, str)}
@@ -214,7 +208,7 @@ def try_options(rankers: Mapping[str, Mapping[str, Any]], environment: Environme
     """ValueError for options that a ranker refuses: now, not when its turn comes."""
     from recurrank.rankers import make
 
-    size = {"positions": environment.positions, "rounds": environment.rounds, "seed": 0}
+    size: dict[str, Any] = {"positions": environment.positions, "rounds": environment.rounds, "seed": 0}
     for label, options in rankers.items():
         if options:
             features = np.eye(environment.positions + 1)
@@ -227,26 +221,17 @@ def parse_rankers(text: str | Iterable[str]) -> dict[str, dict[str, Any]]:
     >>> parse_rankers("recurrank, toprank:delta=T^-1")
     {'recurrank': {}, 'toprank:delta=T^-1': {'delta': 'T^-1'}}
     """
-    import inspect
-
     from recurrank.rankers.ranker import registered
 
     rankers: dict[str, dict[str, Any]] = {}
     for label in split_names(text) if isinstance(text, str) else text:
-        name, *pairs = label.split(":")
+        name, options = labels.parse(label)
         if name not in registered():
             raise ValueError(f"rankers: {name!r} is unknown; choose from {', '.join(sorted(registered()))}")
-        signature = inspect.signature(registered()[name].__init__).parameters.values()
-        takes = [p.name for p in signature if p.kind is inspect.Parameter.KEYWORD_ONLY]
-        options: dict[str, Any] = {}
-        for pair in pairs:
-            option, equals, value = pair.partition("=")
-            if not equals or option not in takes:
-                raise ValueError(f"rankers: {label!r}: {pair!r} is no option; {name} takes {', '.join(takes) or 'none'}")
-            try:
-                options[option] = json.loads(value)
-            except json.JSONDecodeError:
-                options[option] = value
+        takes = registered()[name].declared()
+        for option in options:
+            if option not in takes:
+                raise ValueError(f"rankers: {label!r}: {option!r} is not an option; {name} takes {', '.join(takes) or 'none'}")
         rankers[label] = options
     if not rankers:
         raise ValueError(f"rankers: none given; choose from {', '.join(sorted(registered()))}")

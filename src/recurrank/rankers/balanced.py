@@ -34,12 +34,12 @@ from __future__ import annotations
 import hashlib
 import math
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from recurrank._arrays import Bools, Floats, Ints, as_number
+from recurrank._arrays import Bools, Floats, Ints
 from recurrank._compiled import hot
 from recurrank.catalogue import Catalogue
 from recurrank.catalogue.rows import Rows, one_thread
@@ -47,6 +47,7 @@ from recurrank.design.basis import basis_of, rebase
 from recurrank.design.optimal import optimal_design
 from recurrank.rankers.engines.posterior import beaten, candidates, farthest, leaders_first, look
 from recurrank.rankers.knowledge import Knowledge, KnownBlock
+from recurrank.rankers.options import Delta, Option
 from recurrank.rankers.ranker import Buffer, Ranker, Seed, flatten, register
 
 SAMPLES = 64
@@ -205,15 +206,6 @@ class Block:
 class Balanced(Ranker):
     """Rank a catalogue with features under an unknown click model, exploring only as far as it pays.
 
-    Args:
-        features: a matrix with one row per item, or a :class:`~recurrank.Catalogue`.
-        positions: K, how many items to show.
-        rounds: T, how many rounds are planned; it only enters the confidence of the proved setting.
-        seed: of all its random choices.
-        confidence: ``"tuned"``: certificates of 5 estimated standard deviations; ``"proved"``: widths that hold at all times
-            with probability 1 - delta, for every click model that satisfies Assumptions 1 to 3.
-        delta: the probability of a wrong certificate that the proved setting accepts, by default 1/sqrt(rounds).
-
     >>> import recurrank as rr
     >>> problem = rr.synthetic(items=100, dim=3, seed=0)
     >>> model = rr.clicks.DocumentBased(problem.attraction)
@@ -244,17 +236,14 @@ class Balanced(Ranker):
         rounds: int,
         seed: Seed = None,
         *,
-        confidence: Literal["tuned", "proved"] = "tuned",
-        delta: float | None = None,
+        confidence: Annotated[
+            Literal["tuned", "proved"],
+            Option("certificates of 5 estimated deviations, or widths that hold at all times with probability 1 - delta"),
+        ] = "tuned",
+        delta: Delta = None,
     ) -> None:
         super().__init__(features, positions, rounds, seed)
-        self.delta = 1 / math.sqrt(self.rounds) if delta is None else as_number("delta", delta)
-        if not 1e-100 <= self.delta <= 1:
-            raise ValueError(f"delta: {delta} is not a probability to accept; give a number between 1e-100 and 1")
-        if confidence not in ("tuned", "proved"):
-            raise ValueError(f"confidence: {confidence!r} is unknown; choose 'tuned' or 'proved'")
-        self.confidence = confidence
-        self.record(confidence=confidence, delta=self.delta)
+        self.confidence, self.delta = self.record(confidence=confidence, delta=delta)
         points, different = _coordinates(self.catalogue)
         order = self.rng.permutation(len(self.catalogue)).astype(np.int32)
         known = np.isin(order, different)  # a first slate of items that differ as much as items can is no bad luck

@@ -20,7 +20,7 @@ A batch with as many items as positions goes on to the next stage too when it do
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -29,7 +29,8 @@ from recurrank._arrays import Bools, Floats, Ints
 from recurrank._compiled import hot, inner
 from recurrank.catalogue import Catalogue
 from recurrank.rankers.optimism import kl_upper
-from recurrank.rankers.ranker import Buffer, Ranker, Seed, nothing_served, positive, register
+from recurrank.rankers.options import Option
+from recurrank.rankers.ranker import Buffer, Ranker, Seed, nothing_served, register
 
 ID, FIRST, WIDTH, START, STOP, PENDING, SHOWN, STAGE, WANTED = 0, 1, 2, 3, 4, 5, 6, 7, 8
 
@@ -96,16 +97,7 @@ def kl_bounds(share: float, level: float) -> tuple[float, float]:
 
 
 class BatchRank(Ranker):
-    """BatchRank (Zoghi et al. 2017): batches of items that explore, eliminate and split.
-
-    Args:
-        features: only how many rows there are matters.
-        positions: K.
-        rounds: T, which sets the confidence.
-        seed: of the permutations.
-        exploration: the 16 in n_l = 16 * 4^l * log T.
-
-    """
+    """BatchRank (Zoghi et al. 2017): batches of items that explore, eliminate and split."""
 
     name = "batchrank"
     reference = "Zoghi, Tunys, Ghavamzadeh, Kveton, Szepesvari, Wen 2017"
@@ -119,11 +111,16 @@ class BatchRank(Ranker):
     state: State
 
     def __init__(
-        self, features: ArrayLike | Catalogue, positions: int, rounds: int, seed: Seed = None, *, exploration: float = 16.0
+        self,
+        features: ArrayLike | Catalogue,
+        positions: int,
+        rounds: int,
+        seed: Seed = None,
+        *,
+        exploration: Annotated[float, Option("the 16 in n_l = 16 * 4^l * log T", above=0)] = 16.0,
     ) -> None:
         super().__init__(features, positions, rounds, seed)
-        self.exploration = positive("exploration", exploration)
-        self.record(exploration=self.exploration)
+        [self.exploration] = self.record(exploration=exploration)
         items = len(self.catalogue)
         self._next_id = 0
         self.state = State(
@@ -136,7 +133,7 @@ class BatchRank(Ranker):
 
     def visits(self, stage: int) -> int:
         """n_l = ceil(16 Delta_l^-2 log T)."""
-        wanted = self.exploration * 4.0 ** min(stage, 50) * math.log(max(self.rounds, 2))
+        wanted: float = self.exploration * 4.0 ** min(stage, 50) * math.log(max(self.rounds, 2))
         return max(1, math.ceil(min(wanted, 2.0**52)))
 
     def _row(self, first: int, width: int, start: int, stop: int, stage: int) -> list[int]:

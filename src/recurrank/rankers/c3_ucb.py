@@ -16,17 +16,18 @@ item number.
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from recurrank._arrays import Bools, Floats, Ints, as_probabilities
+from recurrank._arrays import Bools, Floats, Ints
 from recurrank._compiled import hot, inner
 from recurrank.catalogue import Catalogue
 from recurrank.rankers.linear import Regression, add, no_data, solve
 from recurrank.rankers.linear_scores import best_of, columns_of, invert, means, squares
-from recurrank.rankers.ranker import Buffer, Ranker, Seed, nothing_served, positive, register
+from recurrank.rankers.options import Delta, Option
+from recurrank.rankers.ranker import Buffer, Ranker, Seed, nothing_served, register
 
 RIDGE, DELTA = 0, 1
 
@@ -79,18 +80,7 @@ def learn(state: State, slate: Buffer, clicks: Bools) -> bool:
 
 
 class C3UCB(Ranker):
-    """C3-UCB (Li, Wang, Zhang, Chen 2016).
-
-    Args:
-        features: a matrix with one row per item.
-        positions: K.
-        rounds: T, which sets the default delta.
-        seed: the algorithm draws nothing.
-        delta: the accepted probability of failure, by default 1/sqrt(T).
-        ridge: lambda.
-        discounts: gamma_k, how much a click at each position counts; by default all 1.
-
-    """
+    """C3-UCB (Li, Wang, Zhang, Chen 2016)."""
 
     name = "c3-ucb"
     reference = "Li, Wang, Zhang, Chen 2016"
@@ -109,18 +99,21 @@ class C3UCB(Ranker):
         rounds: int,
         seed: Seed = None,
         *,
-        delta: float | None = None,
-        ridge: float = 1.0,
-        discounts: ArrayLike | None = None,
+        delta: Delta = None,
+        ridge: Annotated[float, Option("lambda", above=0)] = 1.0,
+        discounts: Annotated[
+            ArrayLike | None,
+            Option(
+                "gamma_k, how much a click at each position counts, by default all 1",
+                least=0,
+                most=1,
+                per="position",
+                usually=lambda ranker: np.ones(ranker.positions),
+            ),
+        ] = None,
     ) -> None:
         super().__init__(features, positions, rounds, seed)
-        failure = 1 / math.sqrt(self.rounds) if delta is None else positive("delta", delta)
-        if failure > 1:
-            raise ValueError(f"delta: {delta} is not a probability; give a number above 0 and at most 1")
-        gamma = as_probabilities(
-            "discounts", np.ones(self.positions) if discounts is None else discounts, shape=(self.positions,)
-        )
-        self.record(delta=failure, ridge=positive("ridge", ridge), discounts=gamma.tolist())
+        failure, ridge, gamma = self.record(delta=delta, ridge=ridge, discounts=discounts)
         items, d, size = len(self.catalogue), self.catalogue.dim, self.positions
         self.state = State(
             columns=columns_of(self.catalogue.features),
@@ -132,7 +125,7 @@ class C3UCB(Ranker):
             square=np.zeros(items),
             best=np.arange(size),
             top=np.zeros(size),
-            discounts=gamma.copy(),
+            discounts=gamma,
             numbers=np.array([ridge, failure]),
         )
 

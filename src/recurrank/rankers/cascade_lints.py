@@ -12,7 +12,7 @@ It believes the cascade model; its paper has a guarantee for CascadeLinUCB, and 
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -22,7 +22,8 @@ from recurrank._compiled import hot
 from recurrank.catalogue import Catalogue
 from recurrank.rankers.linear import Regression, add, no_data, solve
 from recurrank.rankers.linear_scores import best_of, columns_of, means
-from recurrank.rankers.ranker import Buffer, Ranker, Seed, noise, nothing_served, positive, register
+from recurrank.rankers.options import Option, Sigma
+from recurrank.rankers.ranker import Buffer, Ranker, Seed, nothing_served, register
 
 SCALE, PRECISION = 0, 1
 
@@ -68,17 +69,7 @@ def learn(state: State, slate: Buffer, clicks: Bools) -> bool:
 
 
 class CascadeLinTS(Ranker):
-    """CascadeLinTS (Zong et al. 2016): posterior sampling with linear attraction and cascade clicks.
-
-    Args:
-        features: a matrix with one row per item.
-        positions: K.
-        rounds: T; the algorithm does not use it.
-        seed: of the posterior samples.
-        scale: the standard deviation of a sample, in units of the posterior's.
-        sigma: the noise that the model assumes; M = I + sigma^-2 sum x x'.
-
-    """
+    """CascadeLinTS (Zong et al. 2016): posterior sampling with linear attraction and cascade clicks."""
 
     name = "cascade-lints"
     reference = "Zong, Ni, Sung, Ke, Wen, Kveton 2016"
@@ -97,11 +88,11 @@ class CascadeLinTS(Ranker):
         rounds: int,
         seed: Seed = None,
         *,
-        scale: float = 1.0,
-        sigma: float = 1.0,
+        scale: Annotated[float, Option("the standard deviation of a sample, in units of the posterior's", least=0)] = 1.0,
+        sigma: Sigma = 1.0,
     ) -> None:
         super().__init__(features, positions, rounds, seed)
-        self.record(scale=positive("scale", scale, zero=True), sigma=noise(sigma))
+        scale, sigma = self.record(scale=scale, sigma=sigma)
         items, d, size = len(self.catalogue), self.catalogue.dim, self.positions
         self.state = State(
             columns=columns_of(self.catalogue.features),

@@ -34,7 +34,7 @@ margin; widths only shrink. Decisions look at candidates alone until the margin 
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -44,7 +44,8 @@ from recurrank._compiled import hot, inner
 from recurrank.catalogue import Catalogue
 from recurrank.rankers.linear import Regression, add, dot, no_data, solve, whiten
 from recurrank.rankers.optimism import insert
-from recurrank.rankers.ranker import Buffer, Ranker, Seed, noise, positive, register
+from recurrank.rankers.options import Option, Sigma
+from recurrank.rankers.ranker import Buffer, Ranker, Seed, register
 
 # places in State.numbers
 WIDTH, PRECISION, DRIFT_LIMIT, SPREAD_LIMIT, SPREAD, MARGIN, OUTSIDE = 0, 1, 2, 3, 4, 5, 6
@@ -336,18 +337,13 @@ def _certify_outside(state: State, bar: float) -> None:
     state.numbers[DRIFT_LIMIT] = min(state.numbers[DRIFT_LIMIT], max(drift, 0.0) ** 2)
 
 
+def _proved(ranker: Ranker) -> float:
+    d, total = ranker.catalogue.dim, ranker.rounds * ranker.positions
+    return math.sqrt(d * math.log(1 + total / d) + 2 * math.log(total)) + 1
+
+
 class CascadeLinUCB(Ranker):
-    """CascadeLinUCB (Zong et al. 2016): linear attraction, cascade clicks, optimism.
-
-    Args:
-        features: a matrix with one row per item.
-        positions: K.
-        rounds: T, which sets the default width.
-        seed: the algorithm draws nothing.
-        width: c, how many standard widths of optimism; by default the theoretical sqrt(d log(1 + TK/d) + 2 log(TK)) + 1.
-        sigma: the noise that the model assumes; M = I + sigma^-2 sum x x'.
-
-    """
+    """CascadeLinUCB (Zong et al. 2016): linear attraction, cascade clicks, optimism."""
 
     name = "cascade-linucb"
     reference = "Zong, Ni, Sung, Ke, Wen, Kveton 2016"
@@ -365,15 +361,19 @@ class CascadeLinUCB(Ranker):
         rounds: int,
         seed: Seed = None,
         *,
-        width: float | None = None,
-        sigma: float = 1.0,
+        width: Annotated[
+            float | None,
+            Option(
+                "c, how many standard widths of optimism, by default the proved sqrt(d log(1 + TK/d) + 2 log(TK)) + 1",
+                least=0,
+                usually=_proved,
+            ),
+        ] = None,
+        sigma: Sigma = 1.0,
     ) -> None:
         super().__init__(features, positions, rounds, seed)
         d = self.catalogue.dim
-        if width is None:
-            total = self.rounds * self.positions
-            width = math.sqrt(d * math.log(1 + total / d) + 2 * math.log(total)) + 1
-        self.record(width=positive("width", width, zero=True), sigma=noise(sigma))
+        width, sigma = self.record(width=width, sigma=sigma)
         items, size = len(self.catalogue), self.positions
         counts = np.zeros(7, np.int64)
         counts[STALE] = 1

@@ -19,7 +19,7 @@ never observed come first (the paper starts from one free observation of each).
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -28,7 +28,10 @@ from recurrank._arrays import Bools, Floats
 from recurrank._compiled import hot, inner
 from recurrank.catalogue import Catalogue
 from recurrank.rankers.optimism import STEEP, Beliefs, kl_slope, kl_upper, no_beliefs, observe, same_counts, selector
-from recurrank.rankers.ranker import Buffer, Ranker, Seed, positive, register
+from recurrank.rankers.options import Option
+from recurrank.rankers.ranker import Buffer, Ranker, Seed, register
+
+Exploration = Annotated[float, Option("the 3 in log t + 3 log log t", least=0)]
 
 
 class Ucb1State(NamedTuple):
@@ -114,16 +117,7 @@ def learn_cascade(beliefs: Beliefs, slate: Buffer, clicks: Bools) -> None:
 
 
 class CascadeUCB1(Ranker):
-    """CascadeUCB1 (Kveton et al. 2015).
-
-    Args:
-        features: only how many rows there are matters.
-        positions: K.
-        rounds: T; the algorithm does not use it.
-        seed: the algorithm draws nothing.
-        exploration: the 1.5 in sqrt(1.5 log t / T(e)).
-
-    """
+    """CascadeUCB1 (Kveton et al. 2015)."""
 
     name = "cascade-ucb1"
     reference = "Kveton, Szepesvari, Wen, Ashkan 2015"
@@ -134,24 +128,20 @@ class CascadeUCB1(Ranker):
     compiled_learn = ucb1_learn
 
     def __init__(
-        self, features: ArrayLike | Catalogue, positions: int, rounds: int, seed: Seed = None, *, exploration: float = 1.5
+        self,
+        features: ArrayLike | Catalogue,
+        positions: int,
+        rounds: int,
+        seed: Seed = None,
+        *,
+        exploration: Annotated[float, Option("the 1.5 in sqrt(1.5 log t / T(e))", above=0)] = 1.5,
     ) -> None:
         super().__init__(features, positions, rounds, seed)
-        self.record(exploration=positive("exploration", exploration))
-        self.state = Ucb1State(no_beliefs(len(self.catalogue), self.positions), np.array([exploration], np.float64))
+        self.state = Ucb1State(no_beliefs(len(self.catalogue), self.positions), np.array(self.record(exploration=exploration)))
 
 
 class CascadeKLUCB(Ranker):
-    """CascadeKL-UCB (Kveton et al. 2015).
-
-    Args:
-        features: only how many rows there are matters.
-        positions: K.
-        rounds: T; the algorithm does not use it.
-        seed: the algorithm draws nothing.
-        exploration: the 3 in log t + 3 log log t.
-
-    """
+    """CascadeKL-UCB (Kveton et al. 2015)."""
 
     name = "cascade-klucb"
     reference = "Kveton, Szepesvari, Wen, Ashkan 2015"
@@ -162,11 +152,16 @@ class CascadeKLUCB(Ranker):
     compiled_learn = kl_learn
 
     def __init__(
-        self, features: ArrayLike | Catalogue, positions: int, rounds: int, seed: Seed = None, *, exploration: float = 3.0
+        self,
+        features: ArrayLike | Catalogue,
+        positions: int,
+        rounds: int,
+        seed: Seed = None,
+        *,
+        exploration: Exploration = 3.0,
     ) -> None:
         super().__init__(features, positions, rounds, seed)
-        self.record(exploration=positive("exploration", exploration, zero=True))
-        self.state = KlState(no_beliefs(len(self.catalogue), self.positions), np.array([exploration], np.float64))
+        self.state = KlState(no_beliefs(len(self.catalogue), self.positions), np.array(self.record(exploration=exploration)))
 
 
 register(Ucb1State, CascadeUCB1)

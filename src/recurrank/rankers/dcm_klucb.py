@@ -22,9 +22,9 @@ from numpy.typing import ArrayLike
 from recurrank._arrays import Bools, Floats
 from recurrank._compiled import hot, inner
 from recurrank.catalogue import Catalogue
-from recurrank.rankers.cascade_ucb import kl_index, kl_level, show
+from recurrank.rankers.cascade_ucb import Exploration, kl_index, kl_level, show
 from recurrank.rankers.optimism import Beliefs, no_beliefs, observe, same_counts, selector
-from recurrank.rankers.ranker import Buffer, Ranker, Seed, positive, register
+from recurrank.rankers.ranker import Buffer, Ranker, Seed, register
 
 
 class State(NamedTuple):
@@ -60,16 +60,7 @@ def last_click(clicks: Bools) -> int:
 
 
 class DCMKLUCB(Ranker):
-    """dcmKL-UCB (Katariya et al. 2016).
-
-    Args:
-        features: only how many rows there are matters.
-        positions: K.
-        rounds: T; the algorithm does not use it.
-        seed: the algorithm draws nothing.
-        exploration: the 3 in log t + 3 log log t.
-
-    """
+    """dcmKL-UCB (Katariya et al. 2016)."""
 
     name = "dcm-klucb"
     reference = "Katariya, Kveton, Szepesvari, Wen 2016"
@@ -80,11 +71,16 @@ class DCMKLUCB(Ranker):
     compiled_learn = learn
 
     def __init__(
-        self, features: ArrayLike | Catalogue, positions: int, rounds: int, seed: Seed = None, *, exploration: float = 3.0
+        self,
+        features: ArrayLike | Catalogue,
+        positions: int,
+        rounds: int,
+        seed: Seed = None,
+        *,
+        exploration: Exploration = 3.0,
     ) -> None:
         super().__init__(features, positions, rounds, seed)
-        self.record(exploration=positive("exploration", exploration, zero=True))
-        self.state = State(no_beliefs(len(self.catalogue), self.positions), np.array([exploration], np.float64))
+        self.state = State(no_beliefs(len(self.catalogue), self.positions), np.array(self.record(exploration=exploration)))
 
 
 register(State, DCMKLUCB)

@@ -18,7 +18,7 @@ Guarantee: regret O(d K sqrt(T K) log(T)) under the dependent click model with g
 from __future__ import annotations
 
 import math
-from typing import Literal, NamedTuple
+from typing import Annotated, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -29,7 +29,8 @@ from recurrank.catalogue import Catalogue
 from recurrank.rankers.dcm_klucb import last_click
 from recurrank.rankers.linear import Regression, add, dot, no_data, solve
 from recurrank.rankers.linear_scores import best_of, columns_of, invert, means, squares
-from recurrank.rankers.ranker import Buffer, Ranker, Seed, nothing_served, positive, register
+from recurrank.rankers.options import Option
+from recurrank.rankers.ranker import Buffer, Ranker, Seed, nothing_served, register
 
 LOGISTIC, FITTED, OBSERVED = 0, 1, 2
 WIDTH, HORIZON = 0, 1
@@ -131,17 +132,7 @@ def learn(state: State, slate: Buffer, clicks: Bools) -> bool:
 
 
 class GLCDCM(Ranker):
-    """GL-CDCM (Liu, Li, Zhang 2018): generalised linear attraction, dependent clicks.
-
-    Args:
-        features: a matrix with one row per item.
-        positions: K.
-        rounds: T, which sets the confidence.
-        seed: the algorithm draws nothing.
-        link: the increasing function mu that attraction is of theta'x.
-        width: sigma/kappa; by default 1/2 over the least slope of mu for |theta'x| <= 2.
-
-    """
+    """GL-CDCM (Liu, Li, Zhang 2018): generalised linear attraction, dependent clicks."""
 
     name = "gl-cdcm"
     reference = "Liu, Li, Zhang 2018"
@@ -160,15 +151,16 @@ class GLCDCM(Ranker):
         rounds: int,
         seed: Seed = None,
         *,
-        link: Literal["logistic", "identity"] = "logistic",
-        width: float | None = None,
+        link: Annotated[
+            Literal["logistic", "identity"], Option("the increasing function mu that attraction is of theta'x")
+        ] = "logistic",
+        width: Annotated[
+            float | None, Option("sigma/kappa, by default 1/2 over the least slope of mu for |theta'x| <= 2", least=0)
+        ] = None,
     ) -> None:
         super().__init__(features, positions, rounds, seed)
-        if link not in ("logistic", "identity"):
-            raise ValueError(f"link: {link!r} is unknown; choose 'logistic' or 'identity'")
         least_slope = math.exp(-2.0) / (1 + math.exp(-2.0)) ** 2 if link == "logistic" else 1.0
-        factor = 0.5 / least_slope if width is None else width
-        self.record(link=link, width=positive("width", factor, zero=True))
+        link, factor = self.record(link=link, width=0.5 / least_slope if width is None else width)
         items, d, size = len(self.catalogue), self.catalogue.dim, self.positions
         self.state = State(
             columns=columns_of(self.catalogue.features),

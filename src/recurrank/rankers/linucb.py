@@ -14,7 +14,7 @@ no guarantee for rankings.
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -24,7 +24,11 @@ from recurrank._compiled import hot
 from recurrank.catalogue import Catalogue
 from recurrank.rankers.linear import Regression, add, no_data, solve
 from recurrank.rankers.linear_scores import best_of, columns_of, invert, means, squares
-from recurrank.rankers.ranker import Buffer, Ranker, Seed, nothing_served, positive, register
+from recurrank.rankers.options import Option
+from recurrank.rankers.ranker import Buffer, Ranker, Seed, nothing_served, register
+
+ALPHA = 1 + math.sqrt(math.log(2 / 0.05) / 2)
+"""With delta = 0.05."""
 
 
 class State(NamedTuple):
@@ -62,16 +66,7 @@ def learn(state: State, slate: Buffer, clicks: Bools) -> bool:
 
 
 class LinUCB(Ranker):
-    """LinUCB (Li et al. 2010), every position an observation.
-
-    Args:
-        features: a matrix with one row per item.
-        positions: K.
-        rounds: T; the algorithm does not use it.
-        seed: the algorithm draws nothing.
-        alpha: how many standard widths of optimism, by default 1 + sqrt(ln(2/delta)/2) with delta = 0.05.
-
-    """
+    """LinUCB (Li et al. 2010), every position an observation."""
 
     name = "linucb"
     reference = "Li, Chu, Langford, Schapire 2010"
@@ -84,11 +79,15 @@ class LinUCB(Ranker):
     from_catalogue = ("columns", "features")
 
     def __init__(
-        self, features: ArrayLike | Catalogue, positions: int, rounds: int, seed: Seed = None, *, alpha: float | None = None
+        self,
+        features: ArrayLike | Catalogue,
+        positions: int,
+        rounds: int,
+        seed: Seed = None,
+        *,
+        alpha: Annotated[float, Option("how many standard widths of optimism", least=0)] = ALPHA,
     ) -> None:
         super().__init__(features, positions, rounds, seed)
-        width = 1 + math.sqrt(math.log(2 / 0.05) / 2) if alpha is None else alpha
-        self.record(alpha=positive("alpha", width, zero=True))
         items, d, size = len(self.catalogue), self.catalogue.dim, self.positions
         self.state = State(
             columns=columns_of(self.catalogue.features),
@@ -100,7 +99,7 @@ class LinUCB(Ranker):
             square=np.zeros(items),
             best=np.arange(size),
             top=np.zeros(size),
-            alpha=np.array([width], np.float64),
+            alpha=np.array(self.record(alpha=alpha)),
         )
 
 

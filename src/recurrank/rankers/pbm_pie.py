@@ -26,8 +26,9 @@ from recurrank._arrays import Bools, Floats, Ints
 from recurrank._compiled import hot, inner
 from recurrank.catalogue import Catalogue
 from recurrank.rankers.divergence import kl
+from recurrank.rankers.options import Epsilon, Examination
 from recurrank.rankers.pie import Bounds, Leaders, changed, explorer, lead, member, no_bounds, no_leaders
-from recurrank.rankers.ranker import Buffer, Ranker, Seed, examined, positive, register
+from recurrank.rankers.ranker import Buffer, Ranker, Seed, register
 
 
 class State(NamedTuple):
@@ -96,17 +97,7 @@ def learn(state: State, slate: Buffer, clicks: Bools) -> bool:
 
 
 class PBMPIE(Ranker):
-    """PBM-PIE (Lagree, Vernade, Cappe 2016).
-
-    Args:
-        features: only how many rows there are matters.
-        positions: K.
-        rounds: T; the algorithm does not use it.
-        seed: of its coins.
-        examination: the known examination probability of each position, by default 1, 1/2, 1/3, ...
-        epsilon: of delta = (1 + epsilon) log t.
-
-    """
+    """PBM-PIE (Lagree, Vernade, Cappe 2016)."""
 
     name = "pbm-pie"
     reference = "Lagree, Vernade, Cappe 2016"
@@ -124,12 +115,11 @@ class PBMPIE(Ranker):
         rounds: int,
         seed: Seed = None,
         *,
-        examination: ArrayLike | None = None,
-        epsilon: float = 0.0,
+        examination: Examination = None,
+        epsilon: Epsilon = 0.0,
     ) -> None:
         super().__init__(features, positions, rounds, seed)
-        known = examined(examination, self.positions)
-        self.record(examination=known.tolist(), epsilon=positive("epsilon", epsilon, zero=True))
+        known, epsilon = self.record(examination=examination, epsilon=epsilon)
         items, size = len(self.catalogue), self.positions
         self.state = State(
             leaders=no_leaders(size),

@@ -26,7 +26,8 @@ from recurrank._compiled import hot, inner
 from recurrank.catalogue import Catalogue
 from recurrank.rankers.cascade_ucb import show
 from recurrank.rankers.optimism import STEEP, Beliefs, no_beliefs, observe, same_counts, selector
-from recurrank.rankers.ranker import Buffer, Ranker, Seed, examined, positive, register
+from recurrank.rankers.options import Epsilon, Examination
+from recurrank.rankers.ranker import Buffer, Ranker, Seed, register
 
 
 class State(NamedTuple):
@@ -71,17 +72,7 @@ def learn(state: State, slate: Buffer, clicks: Bools) -> bool:
 
 
 class PBMUCB(Ranker):
-    """PBM-UCB (Lagree, Vernade, Cappe 2016).
-
-    Args:
-        features: only how many rows there are matters.
-        positions: K.
-        rounds: T; the algorithm does not use it.
-        seed: the algorithm draws nothing.
-        examination: the known examination probability of each position, by default 1, 1/2, 1/3, ...
-        epsilon: of delta = (1 + epsilon) log t.
-
-    """
+    """PBM-UCB (Lagree, Vernade, Cappe 2016)."""
 
     name = "pbm-ucb"
     reference = "Lagree, Vernade, Cappe 2016"
@@ -98,12 +89,11 @@ class PBMUCB(Ranker):
         rounds: int,
         seed: Seed = None,
         *,
-        examination: ArrayLike | None = None,
-        epsilon: float = 0.0,
+        examination: Examination = None,
+        epsilon: Epsilon = 0.0,
     ) -> None:
         super().__init__(features, positions, rounds, seed)
-        known = examined(examination, self.positions)
-        self.record(examination=known.tolist(), epsilon=positive("epsilon", epsilon, zero=True))
+        known, epsilon = self.record(examination=examination, epsilon=epsilon)
         items = len(self.catalogue)
         self.state = State(no_beliefs(items, self.positions), np.zeros(items), known, np.array([1.0 + epsilon]))
 

@@ -17,19 +17,20 @@ the same. Guarantee: regret O(L log(T)) under the cascade model, asymptotically 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from recurrank._arrays import Bools, Floats, Ints, as_count
+from recurrank._arrays import Bools, Floats, Ints
 from recurrank._compiled import hot, inner, rare
 from recurrank.catalogue import Catalogue
 from recurrank.rankers.cascade_ucb import kl_level
 from recurrank.rankers.divergence import kl
 from recurrank.rankers.linear_scores import best_of
 from recurrank.rankers.optimism import insert
-from recurrank.rankers.ranker import Buffer, Ranker, Seed, positive, register
+from recurrank.rankers.options import Option
+from recurrank.rankers.ranker import Buffer, Ranker, Seed, register
 from recurrank.rankers.tournament import in_blocks
 
 AT, CLOCK = 0, 1
@@ -281,17 +282,7 @@ def learn(state: State, slate: Buffer, clicks: Bools) -> bool:
 
 
 class PIE(Ranker):
-    """PIE (Combes et al. 2015), for cascade clicks.
-
-    Args:
-        features: only how many rows there are matters.
-        positions: K.
-        rounds: T; the algorithm does not use it.
-        seed: of its coins.
-        explore_at: l, the position (from 1) that explores; by default the last.
-        exploration: the 4 in log n + 4 log log n.
-
-    """
+    """PIE (Combes et al. 2015), for cascade clicks."""
 
     name = "pie"
     reference = "Combes, Magureanu, Proutiere, Laroche 2015"
@@ -309,14 +300,18 @@ class PIE(Ranker):
         rounds: int,
         seed: Seed = None,
         *,
-        explore_at: int | None = None,
-        exploration: float = 4.0,
+        explore_at: Annotated[
+            int | None,
+            Option(
+                "l, the position (from 1) that explores, by default the last", least=1, usually=lambda ranker: ranker.positions
+            ),
+        ] = None,
+        exploration: Annotated[float, Option("the 4 in log n + 4 log log n", least=0)] = 4.0,
     ) -> None:
         super().__init__(features, positions, rounds, seed)
-        at = self.positions if explore_at is None else as_count("explore_at", explore_at)
+        at, exploration = self.record(explore_at=explore_at, exploration=exploration)
         if at > self.positions:
             raise ValueError(f"explore_at: {at} is below the last position; give 1 to {self.positions}")
-        self.record(explore_at=at, exploration=positive("exploration", exploration, zero=True))
         items = len(self.catalogue)
         self.state = State(
             leaders=no_leaders(self.positions),
@@ -324,7 +319,7 @@ class PIE(Ranker):
             seen=np.zeros(items, np.int64),
             clicks=np.zeros(items, np.int64),
             mean=np.zeros(items),
-            constants=np.array([float(exploration)]),
+            constants=np.array([exploration]),
             settings=np.array([at - 1, 0]),
         )
 

@@ -15,7 +15,7 @@ best (1 - 1/e) share of what any ranking gets, also when users are not stochasti
 from __future__ import annotations
 
 import math
-from typing import Literal, NamedTuple
+from typing import Annotated, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -26,7 +26,8 @@ from recurrank.catalogue import Catalogue
 from recurrank.rankers.cascade_ucb import kl_level
 from recurrank.rankers.divergence import kl
 from recurrank.rankers.optimism import kl_upper
-from recurrank.rankers.ranker import Buffer, Ranker, Seed, positive, register
+from recurrank.rankers.options import Option
+from recurrank.rankers.ranker import Buffer, Ranker, Seed, register
 from recurrank.rankers.tournament import AHEAD, LEVEL, MARGIN, Arms, X, in_blocks, no_arms, tournament
 
 UCB1, KLUCB, EXP3 = 0, 1, 2
@@ -231,17 +232,7 @@ def _reinforce(weights: Weights, k: int, chosen: int, gamma: float, items: int) 
 
 
 class RankedBandits(Ranker):
-    """Ranked Bandits (Radlinski, Kleinberg, Joachims 2008): a bandit a position.
-
-    Args:
-        features: only how many rows there are matters.
-        positions: K.
-        rounds: T, which sets Exp3's default rate.
-        seed: of its draws.
-        inside: ``"ucb1"``, ``"klucb"`` or ``"exp3"``.
-        exploration: the 2 of UCB1, the 3 of KL-UCB, or Exp3's gamma, by default sqrt(L log L / ((e - 1) T)), at most 1.
-
-    """
+    """Ranked Bandits (Radlinski, Kleinberg, Joachims 2008): a bandit a position."""
 
     name = "ranked-bandits"
     reference = "Radlinski, Kleinberg, Joachims 2008"
@@ -258,19 +249,22 @@ class RankedBandits(Ranker):
         rounds: int,
         seed: Seed = None,
         *,
-        inside: Literal["ucb1", "klucb", "exp3"] = "ucb1",
-        exploration: float | None = None,
+        inside: Annotated[Literal["ucb1", "klucb", "exp3"], Option("the bandit at each position")] = "ucb1",
+        exploration: Annotated[
+            float | None,
+            Option(
+                "the 2 of UCB1, the 3 of KL-UCB, or Exp3's gamma, by default sqrt(L log L / ((e - 1) T)), at most 1", least=0
+            ),
+        ] = None,
     ) -> None:
         super().__init__(features, positions, rounds, seed)
-        if inside not in KINDS:
-            raise ValueError(f"inside: {inside!r} is unknown; choose from {', '.join(KINDS)}")
         items, size = len(self.catalogue), self.positions
-        rate = min(1.0, math.sqrt(items * math.log(max(items, 2)) / ((math.e - 1) * self.rounds)))
-        default = {"ucb1": 2.0, "klucb": 3.0, "exp3": rate}[inside]
-        constant = default if exploration is None else positive("exploration", exploration, zero=inside != "exp3")
-        if inside == "exp3" and constant > 1:
-            raise ValueError(f"exploration: {constant} is no probability; Exp3's gamma is at most 1")
-        self.record(inside=inside, exploration=constant)
+        if exploration is None:
+            rate = min(1.0, math.sqrt(items * math.log(max(items, 2)) / ((math.e - 1) * self.rounds)))
+            exploration = {"ucb1": 2.0, "klucb": 3.0}.get(inside, rate)
+        inside, constant = self.record(inside=inside, exploration=exploration)
+        if inside == "exp3" and not 0 < constant <= 1:
+            raise ValueError(f"exploration: {constant} is out of range; give Exp3 a gamma above 0 and at most 1")
         arms = no_arms(1 if inside == "exp3" else size, items)
         each = np.zeros((size if inside == "exp3" else 1, *in_blocks(items)))
         each.reshape(len(each), -1)[:, :items] = 1.0

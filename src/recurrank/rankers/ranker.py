@@ -23,11 +23,12 @@ from numba.core.errors import NumbaError
 from numba.extending import overload
 from numpy.typing import ArrayLike
 
-from recurrank._arrays import Bools, Floats, Ints, as_count, as_number, as_probabilities
+from recurrank._arrays import Bools, Ints, as_count
 from recurrank._compiled import HOT, contributes, hot
 from recurrank.catalogue import Catalogue, as_catalogue
 from recurrank.plugins import explained
 from recurrank.rankers.knowledge import Knowledge
+from recurrank.rankers.options import Option, declared, schema_of
 from recurrank.seeds import Given, sequence
 from recurrank.seeds import Seed as Seed
 from recurrank.slate import Slate
@@ -60,6 +61,12 @@ class Feedback(NamedTuple):
 
 class Ranker:
     """An algorithm at work on one catalogue. Subclasses are the algorithms; this holds what they share.
+
+    Args:
+        features: a matrix with one row per item, or a :class:`~recurrank.Catalogue`.
+        positions: K, how many items to show.
+        rounds: T, how many rounds are planned.
+        seed: of all its random choices; the same seed makes the same choices.
 
     Attributes:
         catalogue: the items.
@@ -179,9 +186,23 @@ class Ranker:
         """What it was made with besides catalogue, positions, rounds and seed, as numbers, strings and lists."""
         return dict(self._options)
 
-    def record(self, **options: Any) -> None:
-        """Remember what it was made with."""
-        self._options |= options
+    def record(self, **options: Any) -> list[Any]:
+        """Check the options that it is made with against their declaration and remember them; their values, in order."""
+        known = self.declared()
+        values = {name: known[name].checked(value, self) for name, value in options.items()}
+        self._options |= {name: value.tolist() if isinstance(value, np.ndarray) else value for name, value in values.items()}
+        return list(values.values())
+
+    @classmethod
+    @functools.cache
+    def declared(cls) -> dict[str, Option]:
+        """What options it takes, by name, from the signature of its constructor."""
+        return declared(cls)
+
+    @classmethod
+    def options_schema(cls) -> dict[str, Any]:
+        """Its options as JSON schema, for documents and forms."""
+        return schema_of(cls.declared())
 
     def copy(self, seed: Seed = None, *, into: Self | None = None) -> Self:
         """Another ranker that has learned the same, and takes this one's slates as well as its own.
@@ -302,29 +323,6 @@ def copied(state: Any, shared: tuple[str, ...], into: Any = None) -> Any:
 @hot
 def nothing_served(state: Any, slate: Buffer) -> None:
     """For algorithms to which it is all the same how many slates were served."""
-
-
-def positive(name: str, value: float, *, zero: bool = False) -> float:
-    """A finite number above zero (or zero, where that is allowed)."""
-    if not 0 <= as_number(name, value) < np.inf or (value == 0 and not zero):
-        least = "of at least 0" if zero else "above 0"
-        raise ValueError(f"{name}: {value!r} is not a number {least}")
-    return float(value)
-
-
-def noise(sigma: float) -> float:
-    """A standard deviation that a model may assume."""
-    if not 1e-3 <= positive("sigma", sigma) <= 1e3:
-        raise ValueError(f"sigma: {sigma} is no noise of clicks; give a number between 0.001 and 1000")
-    return float(sigma)
-
-
-def examined(examination: ArrayLike | None, positions: int) -> Floats:
-    """Known examination probabilities, none of them zero; by default 1, 1/2, 1/3, ..."""
-    known = as_probabilities("examination", 1 / np.arange(1, positions + 1) if examination is None else examination)
-    if known.shape != (positions,) or not known.all():
-        raise ValueError(f"examination: give {positions} probabilities above 0, one per position")
-    return known.copy()
 
 
 _compiled: dict[type[Any], type[Ranker]] = {}

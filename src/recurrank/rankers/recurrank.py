@@ -29,12 +29,12 @@ from __future__ import annotations
 import hashlib
 import math
 from dataclasses import replace
-from typing import Any, Literal, NamedTuple, Self
+from typing import Annotated, Any, Literal, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from recurrank._arrays import Bools, Floats, Ints, as_number
+from recurrank._arrays import Bools, Floats, Ints
 from recurrank._compiled import apart, hot, inner
 from recurrank.catalogue import Catalogue
 from recurrank.catalogue.rows import SMALLEST_SCALE, Rows, one_thread, products
@@ -44,6 +44,7 @@ from recurrank.design.optimal import optimal_design
 from recurrank.design.spanner import spanner_design
 from recurrank.rankers.blocks import Block, ClosedBlock, packed, unpacked
 from recurrank.rankers.knowledge import Knowledge, KnownBlock
+from recurrank.rankers.options import Delta, Option
 from recurrank.rankers.ranker import Buffer, Feedback, Ranker, Seed, flatten, register
 
 ESTIMATE_DECIMALS = 10
@@ -205,17 +206,6 @@ def drop(state: State, slate: Buffer) -> None:
 class RecurRank(Ranker):
     """Rank a catalogue with features, learning from clicks under an unknown click model.
 
-    Args:
-        features: a matrix with one row per item, or a :class:`~recurrank.Catalogue`.
-        positions: K, how many items to show.
-        rounds: T, how many rounds are planned.
-        seed: of all its random choices; the same seed makes the same choices.
-        delta: the probability of failure that is accepted, by default 1/sqrt(rounds) (Theorem 1).
-        design: where blocks explore: ``"optimal"`` (G-optimal, with the guarantee) or ``"spanner"`` (volumetric
-            spanner: less extreme items and shorter phases; it often loses less, but only the former is proved).
-        elimination: ``"proof"``, the rule that the regret proof uses, or ``"literal"``, lines 6-8 as printed.
-        tolerance: of the G-optimal design, relative.
-
     >>> import recurrank as rr
     >>> ranker = rr.RecurRank(rr.synthetic(items=100, dim=3, seed=0).features, positions=4, rounds=1000, seed=0)
     >>> slate = ranker.rank()
@@ -245,12 +235,20 @@ class RecurRank(Ranker):
         rounds: int,
         seed: Seed = None,
         *,
-        delta: float | None = None,
-        design: Literal["optimal", "spanner"] = "optimal",
-        elimination: Literal["proof", "literal"] = "proof",
-        tolerance: float = 0.05,
+        delta: Delta = None,
+        design: Annotated[
+            Literal["optimal", "spanner"],
+            Option(
+                "where blocks explore: G-optimal, which the guarantee is for, or a volumetric spanner, which often loses less"
+            ),
+        ] = "optimal",
+        elimination: Annotated[
+            Literal["proof", "literal"], Option("the rule that the regret proof uses, or lines 6-8 as printed")
+        ] = "proof",
+        tolerance: Annotated[float, Option("of the G-optimal design, relative", least=1e-6)] = 0.05,
     ) -> None:
-        self._settings(features, positions, rounds, seed, delta, design, elimination, tolerance)
+        options = {"delta": delta, "design": design, "elimination": elimination, "tolerance": tolerance}
+        self._settings(features, positions, rounds, seed, **options)
         # "started by calling RecurRank(1, L, (1, ..., K)) where the order of L is random". Only its first K places matter,
         # and it may be any order: a first slate of explored items, which differ as much as items can, is no bad luck.
         explored, visits = self._design(None, len(self.catalogue), 1)
@@ -259,29 +257,9 @@ class RecurRank(Ranker):
         self._next_id = 1
         self.state = self._assemble(self._blocks, {}, Feedback(0, 0, 0))
 
-    def _settings(
-        self,
-        features: ArrayLike | Catalogue,
-        positions: int,
-        rounds: int,
-        seed: Seed,
-        delta: float | None,
-        design: str,
-        elimination: str,
-        tolerance: float,
-    ) -> None:
+    def _settings(self, features: ArrayLike | Catalogue, positions: int, rounds: int, seed: Seed, **options: Any) -> None:
         super().__init__(features, positions, rounds, seed)
-        self.delta = 1 / math.sqrt(self.rounds) if delta is None else as_number("delta", delta)
-        if not 1e-100 <= self.delta <= 1:
-            raise ValueError(f"delta: {delta} is not a probability to accept; give a number between 1e-100 and 1")
-        if design not in ("optimal", "spanner"):
-            raise ValueError(f"design: {design!r} is unknown; choose 'optimal' or 'spanner'")
-        if elimination not in ("proof", "literal"):
-            raise ValueError(f"elimination: {elimination!r} is unknown; choose 'proof' or 'literal'")
-        if not 1e-6 <= as_number("tolerance", tolerance) < math.inf:
-            raise ValueError(f"tolerance: {tolerance} is too small or no number; give for example 0.05")
-        self.design, self.elimination, self.tolerance = design, elimination, float(tolerance)
-        self.record(delta=self.delta, design=design, elimination=elimination, tolerance=self.tolerance)
+        self.delta, self.design, self.elimination, self.tolerance = self.record(**options)
         self.history: list[ClosedBlock] = []
 
     @property

@@ -31,7 +31,7 @@ are kept for all pairs from then on. They are set up from a log of clicks betwee
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numba
 import numpy as np
@@ -40,7 +40,8 @@ from numpy.typing import ArrayLike, NDArray
 from recurrank._arrays import Bools, Floats, Ints
 from recurrank._compiled import compiled, hot, inner
 from recurrank.catalogue import Catalogue
-from recurrank.rankers.ranker import Buffer, Ranker, Seed, copied, nothing_served, positive, register
+from recurrank.rankers.options import failure
+from recurrank.rankers.ranker import Buffer, Ranker, Seed, copied, nothing_served, register
 
 CONSTANT = 4 * math.sqrt(2 / math.pi) / math.erf(math.sqrt(2))
 SIZE, FRONT, VERSION, PAIRED, LOGGED, EDGES, EVENTS, LATE, MIXED, SQUARE = 0, 1, 2, 3, 4, 5, 6, 7, 8, 9
@@ -405,17 +406,7 @@ def _square(state: State, bigger: State) -> None:
 
 
 class TopRank(Ranker):
-    """TopRank (Lattimore et al. 2018): a partial order of items from clicks, under general click models.
-
-    Args:
-        features: only how many rows there are matters.
-        positions: K.
-        rounds: T, which sets the default delta.
-        seed: of the shuffles.
-        delta: the accepted probability of failure, by default 1/T as in the TopRank paper. (The comparison in the
-            RecurRank paper seems to have used 1/sqrt(T).)
-
-    """
+    """TopRank (Lattimore et al. 2018): a partial order of items from clicks, under general click models."""
 
     name = "toprank"
     reference = "Lattimore, Kveton, Li, Szepesvari 2018"
@@ -429,16 +420,19 @@ class TopRank(Ranker):
     state: State
 
     def __init__(
-        self, features: ArrayLike | Catalogue, positions: int, rounds: int, seed: Seed = None, *, delta: float | None = None
+        self,
+        features: ArrayLike | Catalogue,
+        positions: int,
+        rounds: int,
+        seed: Seed = None,
+        *,
+        delta: Annotated[float | None, failure("1/rounds, as in the TopRank paper", lambda ranker: 1 / ranker.rounds)] = None,
     ) -> None:
         super().__init__(features, positions, rounds, seed)
-        failure = 1 / self.rounds if delta is None else positive("delta", delta)
-        if not 1e-100 <= failure <= 1:
-            raise ValueError(f"delta: {delta} is not a probability to accept; give a number between 1e-100 and 1")
-        self.record(delta=failure)
+        [delta] = self.record(delta=delta)
         items = len(self.catalogue)
         needed = np.zeros(4096, np.int64)
-        _fill(needed, failure)
+        _fill(needed, delta)
         slots = 1 << 12
         while 7 * slots < 20 * (self.positions + 1) ** 2:  # room for a slate that is clicked all over
             slots *= 2
@@ -468,7 +462,7 @@ class TopRank(Ranker):
             total=np.zeros((1, 1), np.int64),
             scratch=np.zeros(items, np.int64),
             queue=np.zeros(items, np.int64),
-            numbers=np.array([failure]),
+            numbers=np.array([delta]),
             counts=counts,
         )
         typeof: Any = numba.typeof

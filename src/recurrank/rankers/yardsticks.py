@@ -8,16 +8,17 @@ epsilon-greedy  with probability epsilon a random ranking, else the K items with
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from recurrank._arrays import Bools, Floats, Ints, as_probabilities, as_probability
+from recurrank._arrays import Bools, Floats, Ints
 from recurrank._compiled import hot, inner
 from recurrank.catalogue import Catalogue
 from recurrank.rankers.cascade_ucb import show
 from recurrank.rankers.optimism import Beliefs, no_beliefs, observe, same_counts, selector
+from recurrank.rankers.options import Option
 from recurrank.rankers.ranker import Buffer, Ranker, Seed, nothing_served, register
 
 
@@ -104,16 +105,7 @@ class Random(Ranker):
 
 
 class Oracle(Ranker):
-    """The ranking by the true attraction, ties by item number.
-
-    Args:
-        features: only how many rows there are matters.
-        positions: K.
-        rounds: T; not used.
-        seed: it draws nothing.
-        attraction: the truth, one number per item.
-
-    """
+    """The ranking by the true attraction, ties by item number."""
 
     name = "oracle"
     reference = "a yardstick"
@@ -125,25 +117,21 @@ class Oracle(Ranker):
     compiled_served = nothing_served
 
     def __init__(
-        self, features: ArrayLike | Catalogue, positions: int, rounds: int, seed: Seed = None, *, attraction: ArrayLike
+        self,
+        features: ArrayLike | Catalogue,
+        positions: int,
+        rounds: int,
+        seed: Seed = None,
+        *,
+        attraction: Annotated[ArrayLike, Option("the truth, one number per item", least=0, most=1, per="item", told=True)],
     ) -> None:
         super().__init__(features, positions, rounds, seed)
-        truth = as_probabilities("attraction", attraction, shape=(len(self.catalogue),))
-        self.record(attraction=truth.tolist())
+        [truth] = self.record(attraction=attraction)
         self.state = OracleState(np.argsort(-truth, kind="stable")[: self.positions].astype(np.int64))
 
 
 class EpsilonGreedy(Ranker):
-    """Epsilon-greedy on the share of clicks of each item, whatever its position.
-
-    Args:
-        features: only how many rows there are matters.
-        positions: K.
-        rounds: T; not used.
-        seed: of the random rankings.
-        epsilon: how often to show a random ranking.
-
-    """
+    """Epsilon-greedy on the share of clicks of each item, whatever its position."""
 
     name = "epsilon-greedy"
     reference = "a yardstick"
@@ -154,12 +142,17 @@ class EpsilonGreedy(Ranker):
     compiled_learn = greedy_learn
 
     def __init__(
-        self, features: ArrayLike | Catalogue, positions: int, rounds: int, seed: Seed = None, *, epsilon: float = 0.1
+        self,
+        features: ArrayLike | Catalogue,
+        positions: int,
+        rounds: int,
+        seed: Seed = None,
+        *,
+        epsilon: Annotated[float, Option("how often to show a random ranking", least=0, most=1)] = 0.1,
     ) -> None:
         super().__init__(features, positions, rounds, seed)
-        self.record(epsilon=as_probability("epsilon", epsilon))
         items = len(self.catalogue)
-        self.state = GreedyState(no_beliefs(items, self.positions), np.arange(items), np.array([float(epsilon)]))
+        self.state = GreedyState(no_beliefs(items, self.positions), np.arange(items), np.array(self.record(epsilon=epsilon)))
 
 
 register(RandomState, Random)

@@ -116,9 +116,8 @@ def _model(setup: Setup, problem: Problem) -> ClickModel:
 
 
 def _ranker(setup: Setup, name: str, problem: Problem) -> Ranker:
-    options: dict[str, Any] = {"attraction": problem.attraction} if name == "oracle" else {}
-    options |= {"positions": setup.positions, "rounds": setup.rounds, "seed": setup.seed}
-    return rankers.make(name, features=problem.features, **options)
+    size = {"positions": setup.positions, "rounds": setup.rounds, "seed": setup.seed}
+    return rankers.make(name, features=problem.features, **size, told={"attraction": problem.attraction})
 
 
 class Player:

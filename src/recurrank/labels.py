@@ -1,0 +1,41 @@
+"""How people write a ranker or a click model with its options, in one word: ``name:option=value:option=value``.
+
+A value is a number, a word, or a list of numbers with slashes between them: ``position-based:examination=1/0.5/0.25``.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+
+def parse(label: str) -> tuple[str, dict[str, Any]]:
+    """The name, and the options as values; ValueError for an option without a value.
+
+    >>> parse("position-based:examination=1/0.5/0.25")
+    ('position-based', {'examination': [1, 0.5, 0.25]})
+    """
+    name, *pairs = label.split(":")
+    return name.strip(), dict(pair(text, label) for text in pairs)
+
+
+def pair(text: str, where: str) -> tuple[str, Any]:
+    """``name=value`` as both; ``where`` it stands is for the error."""
+    name, equals, value = text.partition("=")
+    if not equals or not name.strip():
+        raise ValueError(f"{where}: {text!r} is not an option; write name=value, for example design=spanner")
+    return name.strip().replace("-", "_"), read(value)
+
+
+def read(text: str) -> Any:
+    """A value as people write it.
+
+    >>> read("0.5"), read("spanner"), read("1/0.5"), read("T^-1")
+    (0.5, 'spanner', [1, 0.5], 'T^-1')
+    """
+    parts = text.split("/") if "/" in text and text[:1] not in '[{"' else [text]
+    try:
+        values = [json.loads(part) for part in parts]
+    except json.JSONDecodeError:
+        return text
+    return values if len(parts) > 1 else values[0]
