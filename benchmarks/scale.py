@@ -82,16 +82,19 @@ def play(features: np.ndarray[Any, Any], rounds: int, positions: int = POSITIONS
     ranker = first_block(rr.Catalogue(features), positions)
     simulation = Simulation(ranker, model_of(features, positions), 0)
     simulation.prepare()
-    playing = deciding = 0.0
-    while simulation.round < rounds:
+    deciding, plan = 0.0, ranker.plan
+
+    def timed() -> None:
+        nonlocal deciding
         began = time.perf_counter()
+        plan()
+        deciding += time.perf_counter() - began
+
+    ranker.plan = timed  # type: ignore[method-assign]
+    began = time.perf_counter()
+    while simulation.round < rounds:
         simulation.advance(rounds)
-        playing += time.perf_counter() - began
-        if simulation.due:
-            began = time.perf_counter()
-            ranker.plan()
-            deciding += time.perf_counter() - began
-    return playing, deciding, ranker
+    return time.perf_counter() - began - deciding, deciding, ranker
 
 
 def parquet(features: np.ndarray[Any, Any], path: Path, listed: bool) -> tuple[float, float]:
@@ -178,8 +181,6 @@ def _fourth_phase(features: np.ndarray[Any, Any]) -> Simulation:
     simulation.prepare()
     while len(ranker.history) < 3:
         simulation.advance(ROUNDS)
-        if simulation.due:
-            ranker.plan()
     return simulation
 
 

@@ -70,6 +70,11 @@ def apart(function: F) -> F:
     return _kept(function, {"nogil": True})
 
 
+def interpreted(function: F) -> F:
+    """The Python function behind a compiled one, for what numba cannot compile."""
+    return cast(F, cast(Any, function).py_func)
+
+
 def contributes(state: type[Any], owner: type[Any]) -> None:
     """Compiled code that takes this state contains the compiled functions of ``owner``."""
     _owners[state] = owner

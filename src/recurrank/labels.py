@@ -9,14 +9,14 @@ import json
 from typing import Any
 
 
-def parse(label: str) -> tuple[str, dict[str, Any]]:
-    """The name, and the options as values; ValueError for an option without a value.
+def parse(label: str, field: str) -> tuple[str, dict[str, Any]]:
+    """The name, and the options as values; ValueError, for this field, where an option has no value.
 
-    >>> parse("position-based:examination=1/0.5/0.25")
+    >>> parse("position-based:examination=1/0.5/0.25", "clicks")
     ('position-based', {'examination': [1, 0.5, 0.25]})
     """
     name, *pairs = label.split(":")
-    return name.strip(), dict(pair(text, label) for text in pairs)
+    return name.strip(), dict(pair(text, f"{field}: {label!r}") for text in pairs)
 
 
 def pair(text: str, where: str) -> tuple[str, Any]:

@@ -79,7 +79,7 @@ class ClickModel:
         """The marginal probability chi(A, k) that each position of the slate is examined."""
         items = self._items(slate)
         chi = np.empty(len(items))
-        _compiled[type(self.state)].compiled_examine(self.state, items, chi)
+        examine(self.state, items, chi)
         return chi
 
     def expected(self, slate: Slate | ArrayLike) -> Floats:
@@ -92,7 +92,7 @@ class ClickModel:
         if not isinstance(rng, np.random.Generator):
             raise ValueError(f"rng: {type(rng).__name__} is not a numpy.random.Generator; give numpy.random.default_rng(seed)")
         clicks = np.empty(len(items), np.bool_)
-        _compiled[type(self.state)].compiled_sample(self.state, items, rng, clicks)
+        sample(self.state, items, rng, clicks)
         return clicks
 
     def complain(self) -> None:
@@ -139,14 +139,23 @@ def models() -> dict[str, type[ClickModel]]:
     return dict(_models)
 
 
+# Loops call the next two. Python looks the model up by the type of the state each time, numba once, when it compiles them.
+
+
 def examine(state: Any, items: Ints, chi: Floats) -> None:
-    """The examine of this state's model; only compiled code can call it."""
-    raise TypeError("only compiled code can call this; use a click model's own method")
+    """The examine of this state's model; a model that is not compiled stands for its own state."""
+    if isinstance(state, ClickModel):
+        chi[:] = state.examine(items)
+    else:
+        _compiled[type(state)].compiled_examine(state, items, chi)
 
 
 def sample(state: Any, items: Ints, rng: np.random.Generator, clicks: Bools) -> None:
-    """The sample of this state's model; only compiled code can call it."""
-    raise TypeError("only compiled code can call this; use a click model's own method")
+    """The sample of this state's model; a model that is not compiled stands for its own state."""
+    if isinstance(state, ClickModel):
+        clicks[:] = state.sample(items, rng)
+    else:
+        _compiled[type(state)].compiled_sample(state, items, rng, clicks)
 
 
 @overload(examine, jit_options=HOT, strict=False)

@@ -14,7 +14,6 @@ from recurrank.dashboard.playground.routes import Playground
 from recurrank.rankers import DEFAULT, names
 from recurrank.serving.http.keyring import KeyRing
 from recurrank.serving.http.routes import PUBLIC, Route, route
-from recurrank.serving.http.upload import NOT_SERVED
 from recurrank.serving.service import Service
 from recurrank.serving.tally import SLATES, SPAN
 
@@ -68,7 +67,7 @@ class Dashboard:
 
         @route("GET", "/new", PUBLIC, include_in_schema=False, sync_to_thread=False)
         def new() -> Response[str]:
-            known = [name for name in names() if name not in NOT_SERVED]
+            known = names(served=True)
             return pages.render("new.html", "/new", script="new.js", algorithms=known, usual=DEFAULT)
 
         @route("GET", "/playground", PUBLIC, include_in_schema=False, sync_to_thread=False)

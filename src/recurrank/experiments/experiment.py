@@ -225,7 +225,7 @@ def parse_rankers(text: str | Iterable[str]) -> dict[str, dict[str, Any]]:
 
     rankers: dict[str, dict[str, Any]] = {}
     for label in split_names(text) if isinstance(text, str) else text:
-        name, options = labels.parse(label)
+        name, options = labels.parse(label, "rankers")
         if name not in registered():
             raise ValueError(f"rankers: {name!r} is unknown; choose from {', '.join(sorted(registered()))}")
         takes = registered()[name].declared()

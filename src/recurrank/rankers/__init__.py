@@ -8,43 +8,45 @@ from typing import Any
 from numpy.typing import ArrayLike
 
 from recurrank.catalogue import Catalogue
-from recurrank.rankers import (  # noqa: F401  (they register)
-    balanced,
-    batchrank,
-    c3_ucb,
-    cascade_lints,
-    cascade_linucb,
-    cascade_ucb,
-    dcm_klucb,
-    gl_cdcm,
-    linucb,
-    pbm_pie,
-    pbm_ucb,
-    pie,
-    ranked_bandits,
-    recurrank,
-    toprank,
-    yardsticks,
-)
+from recurrank.rankers.balanced import Balanced as Balanced
+from recurrank.rankers.batchrank import BatchRank as BatchRank
+from recurrank.rankers.c3_ucb import C3UCB as C3UCB
+from recurrank.rankers.cascade_lints import CascadeLinTS as CascadeLinTS
+from recurrank.rankers.cascade_linucb import CascadeLinUCB as CascadeLinUCB
+from recurrank.rankers.cascade_ucb import CascadeKLUCB as CascadeKLUCB
+from recurrank.rankers.cascade_ucb import CascadeUCB1 as CascadeUCB1
+from recurrank.rankers.dcm_klucb import DCMKLUCB as DCMKLUCB
+from recurrank.rankers.gl_cdcm import GLCDCM as GLCDCM
+from recurrank.rankers.linucb import LinUCB as LinUCB
 from recurrank.rankers.options import REQUIRED, Option
+from recurrank.rankers.pbm_pie import PBMPIE as PBMPIE
+from recurrank.rankers.pbm_ucb import PBMUCB as PBMUCB
+from recurrank.rankers.pie import PIE as PIE
+from recurrank.rankers.plain import plain
+from recurrank.rankers.ranked_bandits import RankedBandits as RankedBandits
 from recurrank.rankers.ranker import Ranker, Seed, registered
-from recurrank.rankers.recurrank import RecurRank
+from recurrank.rankers.recurrank import RecurRank as RecurRank
 from recurrank.rankers.saving import load
+from recurrank.rankers.toprank import TopRank as TopRank
+from recurrank.rankers.yardsticks import EpsilonGreedy as EpsilonGreedy
+from recurrank.rankers.yardsticks import Oracle as Oracle
+from recurrank.rankers.yardsticks import Random as Random
 
-__all__ = ["DEFAULT", "Option", "Ranker", "RecurRank", "load", "make", "names", "registered"]
+__all__ = ["DEFAULT", "Option", "Ranker", "load", "make", "names", "plain", "registered"]
+__all__ += [kind.__name__ for kind in registered().values()]
 
 
 DEFAULT = "balanced"
 """The algorithm wherever none is named."""
 
 
-def names() -> list[str]:
-    """Every algorithm's registry name.
+def names(*, served: bool = False) -> list[str]:
+    """Every algorithm's registry name; or of those that a service can use.
 
-    >>> "recurrank" in names()
-    True
+    >>> "oracle" in names(), "oracle" in names(served=True)
+    (True, False)
     """
-    return sorted(registered())
+    return sorted(name for name, kind in registered().items() if not (served and kind.not_served))
 
 
 def make(

@@ -107,6 +107,10 @@ class BatchRank(Ranker):
     compiled_rank = rank
     compiled_learn = learn
     compiled_served = nothing_served
+    not_served = (
+        "needs the answer to each slate before the next one is shown; here slates are shown meanwhile, "
+        "most of their answers are of no use to it, and its regret doubles"
+    )
 
     state: State
 

@@ -7,8 +7,8 @@ A ranking algorithm is one file with
     learn(state, slate, clicks) -> bool  compiled: takes the clicks in; True when a decision is due;
     a Ranker subclass     with ``plan``, ordinary Python, which makes that decision.
 
-The simulator runs the compiled pair a million rounds at a time; :meth:`Ranker.rank` and :meth:`Ranker.learn` call the
-very same functions one round at a time.
+The simulator and the service run the compiled functions many rounds at a time (:meth:`Ranker.advance`); :meth:`Ranker.rank` and
+:meth:`Ranker.learn` call the very same functions one round at a time. Whether a decision is due concerns nobody else.
 """
 
 from __future__ import annotations
@@ -19,14 +19,13 @@ from collections.abc import Callable, Iterator
 from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
-from numba.core.errors import NumbaError
 from numba.extending import overload
 from numpy.typing import ArrayLike
 
 from recurrank._arrays import Bools, Ints, as_count
 from recurrank._compiled import HOT, contributes, hot
 from recurrank.catalogue import Catalogue, as_catalogue
-from recurrank.plugins import explained
+from recurrank.plugins import plainly
 from recurrank.rankers.knowledge import Knowledge
 from recurrank.rankers.options import Option, declared, schema_of
 from recurrank.seeds import Given, sequence
@@ -91,6 +90,10 @@ class Ranker:
     """Whether that was so in version 0.1.0, too (``rules`` 1), where all others ranked again."""
     compiled_drop: ClassVar[Callable[..., Any] | None] = None
     """drop(state, slate): what it does that a slate's answer will not come. By default nothing."""
+    compiled: ClassVar[bool] = True
+    """Whether numba compiled these functions; those of a plain Python class (``plain.py``) run in interpreted loops."""
+    not_served: ClassVar[str] = ""
+    """Why a service cannot use it, where that is so."""
     from_catalogue: ClassVar[tuple[str, ...]] = ()
     """Fields of the state that follow from the catalogue and never change: copies share them, and they are not saved."""
 
@@ -119,12 +122,9 @@ class Ranker:
 
     def rank(self) -> Slate:
         """The next slate to show."""
-        if self.due:
-            self.plan()
-        try:
-            type(self).compiled_rank(self.state, self.rng, self._buffer)
-        except NumbaError as error:
-            raise ValueError(explained(error)) from None
+        self._settle()
+        with plainly():
+            rank(self.state, self.rng, self._buffer)
         slate = Slate(self._buffer.items.copy(), self._buffer.marks.copy(), self.served, self.identity)
         self.served += 1
         return slate
@@ -136,21 +136,31 @@ class Ranker:
         nothing, for a slate of another ranker and for anything but K booleans.
         """
         clicked = self._checked(slate, clicks)
+        self._settle()
+        with plainly():
+            self.due = bool(learn(self.state, Buffer(slate.items, slate.marks), clicked))
+        self._settle()
+
+    def advance(self, loop: Callable[[Any, np.random.Generator], tuple[int, bool]]) -> None:
+        """Let ``loop(state, rng)`` play rounds on the state, many more than methods could.
+
+        It says how many slates it has served, and whether it stopped because a decision is due, which is then made.
+        """
+        self._settle()
+        served, self.due = loop(self.state, self.rng)
+        self.served += served
+        self._settle()
+
+    def _settle(self) -> None:
+        """Make the decision that is due, if any; should it be interrupted, it stays due."""
         if self.due:
             self.plan()
-        try:
-            self.due = bool(type(self).compiled_learn(self.state, Buffer(slate.items, slate.marks), clicked))
-        except NumbaError as error:
-            raise ValueError(explained(error)) from None
-        if self.due:
-            self.plan()
+            self.due = False
 
     def drop(self, slate: Slate) -> None:
         """Say that a slate's answer will never come, so that what it explored is asked for again at once."""
         self._belongs(slate, self.served)
-        compiled_drop = type(self).compiled_drop
-        if compiled_drop is not None:
-            compiled_drop(self.state, Buffer(slate.items, slate.marks))
+        drop(self.state, Buffer(slate.items, slate.marks))
 
     def adopt(self, slate: Slate) -> None:
         """Count a slate as served that a copy of this ranker has ranked, so that its answer can be learned here.
@@ -158,13 +168,8 @@ class Ranker:
         Copies (:meth:`copy`, or ``load(ranker.save(), features)`` in another process) may rank while this one learns.
         """
         self._belongs(slate, served=slate.number + 1 if isinstance(slate, Slate) else 0)
-        if self.due:
-            self.plan()
-        compiled_served = type(self).compiled_served
-        if compiled_served is None or (self.rules == 1 and not self.counted_in_0_1_0):
-            type(self).compiled_rank(self.state, self.rng, self._buffer)
-        else:
-            compiled_served(self.state, Buffer(slate.items, slate.marks))
+        self._settle()
+        served(self.state, self.rng, Buffer(slate.items.copy(), slate.marks.copy()), self.rules)
         self.served += 1
 
     def follow(self, rules: int) -> None:
@@ -172,8 +177,7 @@ class Ranker:
         self.rules = rules
 
     def plan(self) -> None:
-        """Make the decisions that are due. Called after ``learn`` says so; most algorithms have none."""
-        self.due = False
+        """Make the decisions that are due. Called when ``learn`` says so, by this class alone; most algorithms have none."""
 
     def prepare(self) -> None:
         """Compile what decisions need and rounds do not; for most algorithms there is nothing."""
@@ -341,24 +345,33 @@ def registered() -> dict[str, type[Ranker]]:
     return dict(_rankers)
 
 
+# Loops call the next four. Python looks the algorithm up by the type of the state each time, numba once, when it compiles them.
+
+
 def rank(state: Any, rng: np.random.Generator, slate: Buffer) -> None:
-    """The rank of this state's algorithm; only compiled code can call it."""
-    raise TypeError("only compiled code can call this; use a ranker's own method")
+    """The rank of this state's algorithm."""
+    _compiled[type(state)].compiled_rank(state, rng, slate)
 
 
 def learn(state: Any, slate: Buffer, clicks: Bools) -> bool:
-    """The learn of this state's algorithm; only compiled code can call it."""
-    raise TypeError("only compiled code can call this; use a ranker's own method")
+    """The learn of this state's algorithm."""
+    return bool(_compiled[type(state)].compiled_learn(state, slate, clicks))
 
 
 def served(state: Any, rng: np.random.Generator, slate: Buffer, rules: int) -> None:
-    """What it does to this state that a copy has served a slate (which it may overwrite); only compiled code can call it."""
-    raise TypeError("only compiled code can call this; use a ranker's own method")
+    """What it does to this state that a copy has served a slate (which it may overwrite)."""
+    kind = _compiled[type(state)]
+    if kind.compiled_served is None or (rules == 1 and not kind.counted_in_0_1_0):
+        kind.compiled_rank(state, rng, slate)
+    else:
+        kind.compiled_served(state, slate)
 
 
 def drop(state: Any, slate: Buffer) -> None:
-    """What losing a slate's answer does to this state; only compiled code can call it."""
-    raise TypeError("only compiled code can call this; use a ranker's own method")
+    """What losing a slate's answer does to this state."""
+    own = _compiled[type(state)].compiled_drop
+    if own is not None:
+        own(state, slate)
 
 
 @overload(rank, jit_options=HOT, strict=False)

@@ -115,6 +115,7 @@ class Oracle(Ranker):
     compiled_rank = oracle_rank
     compiled_learn = nothing_learned
     compiled_served = nothing_served
+    not_served = "has to know the truth"
 
     def __init__(
         self,

@@ -19,6 +19,7 @@ import msgspec
 import numpy as np
 
 from recurrank._arrays import Ints
+from recurrank._compiled import interpreted
 from recurrank.catalogue import Catalogue
 from recurrank.rankers import make
 from recurrank.rankers.ranker import RULES, Buffer, Ranker
@@ -98,8 +99,6 @@ class Fold:
         if not events:
             return
         slates = [event for event in events if event.kind in _SLATES]
-        if self.ranker.due:  # a decision that was interrupted
-            self.ranker.plan()
         if slates:
             self._apply(slates)
         self.seq = events[-1].seq
@@ -124,22 +123,26 @@ class Fold:
         none = bytes(width)
         bits = np.frombuffer(b"".join([event.clicks or none for event in slates]), np.uint8).reshape(-1, width)
         kinds = np.fromiter((event.kind for event in slates), np.int8, len(slates))
+        if not ranker.compiled:
+            bits = bits.astype(np.int64)  # numpy's own small numbers would overflow
         ends, why = np.cumsum(sizes // 4), np.zeros(1, np.int64)
-        done = 0
-        while True:
+        done, loop = 0, rounds.fold if ranker.compiled else interpreted(rounds.fold)
+
+        def fold(state: Any, rng: np.random.Generator) -> tuple[int, bool]:
+            nonlocal done
             served = int(self._counts[0])
-            done = rounds.fold(
-                ranker.state, ranker.rng, ranker.rules, self._slate, self._clicks, kinds, words, ends, bits, done,
+            done = loop(
+                state, rng, ranker.rules, self._slate, self._clicks, kinds, words, ends, bits, done,
                 self._counts, self.shown, self.clicked, self.at, self.tally, why,
             )  # fmt: skip
-            ranker.served += int(self._counts[0]) - served
             if done:
                 self.seq = slates[done - 1].seq
+            return int(self._counts[0]) - served, bool(why[0] == rounds.DUE)
+
+        while True:
+            ranker.advance(fold)
             if why[0] == rounds.STRANGE:
                 raise _strange(slates[done])
-            if why[0] == rounds.DUE:
-                ranker.due = True  # and stays so, should the decision be interrupted
-                ranker.plan()
             if done == len(slates):
                 return
 

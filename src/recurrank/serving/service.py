@@ -26,6 +26,7 @@ import msgspec
 import numpy as np
 import structlog
 
+from recurrank._compiled import interpreted
 from recurrank.catalogue import Catalogue
 from recurrank.plugins import plainly
 from recurrank.rankers.ranker import Buffer, Ranker
@@ -181,12 +182,16 @@ class Desk:
     def _drawn(self, view: Ranker, many: int, slate: Buffer) -> list[bytes]:
         """So many slates, last one first. Sets how many are to be drawn the next time: as many as the time for it allows."""
         positions = self.config.positions
-        if view.due:
-            view.plan()
         items, marks = np.empty((many, positions), np.int32), np.empty((many, positions, 2), np.int64)
         used = np.empty(many, np.int64)
         began = time.perf_counter()
-        rounds.draw(view.state, view.rng, slate, items, marks, used)
+        loop = rounds.draw if view.compiled else interpreted(rounds.draw)
+
+        def draw(state: Any, rng: np.random.Generator) -> tuple[int, bool]:
+            loop(state, rng, slate, items, marks, used)
+            return 0, False
+
+        view.advance(draw)
         within = AHEAD_SECONDS / max(time.perf_counter() - began, 1e-9) * many
         self._many = max(1, min(AHEAD, 2 * many, int(within)))
         return pack_slates(items, marks, used)[::-1]

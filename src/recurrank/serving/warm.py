@@ -11,7 +11,6 @@ import numpy as np
 from recurrank.catalogue import Catalogue
 from recurrank.rankers import names
 from recurrank.serving.fold import Config
-from recurrank.serving.http.upload import NOT_SERVED
 from recurrank.serving.service import Service, Settings
 from recurrank.serving.store import open_store
 from recurrank.serving.store.base import Report
@@ -24,7 +23,7 @@ def warm(rankers: Iterable[str] = ()) -> Iterator[tuple[str, float]]:
 
     ValueError for a ranker that there is not, or that is not served.
     """
-    known = [name for name in names() if name not in NOT_SERVED]
+    known = names(served=True)
     wanted = list(rankers) or known
     for name in wanted:
         if name not in known:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from recurrank._arrays import Bools, Floats, Ints
-from recurrank._compiled import hot
+from recurrank._compiled import hot, interpreted
 from recurrank.clicks.model import ClickModel, examine, sample
 from recurrank.plugins import plainly
 from recurrank.rankers.ranker import Buffer, Ranker, learn, rank
@@ -54,7 +54,6 @@ class Simulation:
         round: how many rounds have been played.
         optimum: the ranking that regret is measured against.
         lost: regret by position so far, in expectation.
-        due: whether the ranker has a decision to make before the next round.
 
     """
 
@@ -73,7 +72,10 @@ class Simulation:
         self.round = 0
         self.lost = np.zeros(ranker.positions)
         self._clicked = np.zeros(1, np.int64)
-        self.due = False
+        # Where something is plain Python, the loop is too; a model that cannot be compiled stands for its own state.
+        self._compiled = ranker.compiled and model.state is not None
+        self._loop = play if self._compiled else interpreted(play)
+        self._users = model if model.state is None else model.state
         self._clicks = np.zeros(ranker.positions, np.bool_)
         self._chi = np.zeros(ranker.positions)
         self._slate = Buffer.empty(ranker.positions)
@@ -87,30 +89,27 @@ class Simulation:
         """Compile what is not compiled yet, playing no round; ValueError where numba cannot compile a user's own code."""
         with plainly():
             self.ranker.prepare()
-            if self.model.state is not None:
-                self._play(0)
+            if self._compiled:
+                self._play(self.ranker.state, self.ranker.rng, 0)
 
     def advance(self, until: int) -> None:
-        """Play to round ``until``, or to the first decision on the way (then ``due``): ``ranker.plan()`` makes it."""
-        self.due = False
-        if self.ranker.due:  # an interrupted decision comes first
-            self.ranker.plan()
-        if self.model.state is None:
-            self._interpret(until)
-            self.ranker.due = self.due
-            return
-        played = self._play(until - self.round)
-        self.model.complain()
-        self.due = self.ranker.due = played < 0
-        self.round += abs(played)
-        self.ranker.served += abs(played)
+        """Play to round ``until``, or through the first decision of the ranker on the way."""
+        before = self.round
 
-    def _play(self, rounds: int) -> int:
-        return play(
-            self.ranker.state,
-            self.ranker.rng,
+        def rounds(state: Any, rng: np.random.Generator) -> tuple[int, bool]:
+            played = self._play(state, rng, until - before)
+            self.round = before + abs(played)
+            self.model.complain()
+            return abs(played), played < 0
+
+        self.ranker.advance(rounds)
+
+    def _play(self, state: Any, rng: np.random.Generator, rounds: int) -> int:
+        played: int = self._loop(
+            state,
+            rng,
             self._slate,
-            self.model.state,
+            self._users,
             self.users,
             self._clicks,
             self._chi,
@@ -119,15 +118,4 @@ class Simulation:
             self._clicked,
             rounds,
         )
-
-    def _interpret(self, until: int) -> None:
-        """The same rounds for a model that cannot be compiled."""
-        kind = type(self.ranker)
-        while self.round < until and not self.due:
-            kind.compiled_rank(self.ranker.state, self.ranker.rng, self._slate)
-            self.lost += self.best - self.model.expected(self._slate.items)
-            self._clicks[:] = self.model.sample(self._slate.items, self.users)
-            self._clicked[0] += self._clicks.sum()
-            self.round += 1
-            self.ranker.served += 1
-            self.due = bool(kind.compiled_learn(self.ranker.state, self._slate, self._clicks))
+        return played

@@ -95,8 +95,6 @@ def simulate(
     for i, mark in enumerate(ends):
         while simulation.round < mark:
             simulation.advance(int(mark))
-            if simulation.due:
-                ranker.plan()
         if i < len(marks):
             regret[i], clicks[i] = simulation.lost.sum(), simulation.clicked
         if progress is not None:

@@ -89,21 +89,17 @@ def watch(ranker: RecurRank, model: ClickModel, theta: ArrayLike, rounds: int, s
     lost: dict[int, Floats] = {}
     first = lower = 0.0
     while simulation.round < rounds:
-        before = simulation.lost.copy()
+        before, blocks, known = simulation.lost.copy(), ranker.blocks, len(ranker.history)
         simulation.advance(rounds)
-        blocks = ranker.blocks
         for block in blocks:
             here = (simulation.lost - before)[block.first : block.first + block.width]
             pair = np.array([here[0], here[1:].sum()])
             lost[block.id] = lost.get(block.id, np.zeros(2)) + pair
             first, lower = first + pair[0], lower + pair[1]
-        if simulation.due:
-            known = len(ranker.history)
-            ranker.plan()
-            by_id = {block.id: block for block in blocks}
-            for closed in ranker.history[known:]:
-                estimates = products(Rows(ranker.catalogue.features, by_id[closed.id].items), closed.theta)
-                verdicts.append(judge.judge(by_id[closed.id], estimates, closed.closed - closed.opened, lost.pop(closed.id)))
+        by_id = {block.id: block for block in blocks}
+        for closed in ranker.history[known:]:
+            estimates = products(Rows(ranker.catalogue.features, by_id[closed.id].items), closed.theta)
+            verdicts.append(judge.judge(by_id[closed.id], estimates, closed.closed - closed.opened, lost.pop(closed.id)))
     return Watch(verdicts, first, lower)
 
 
@@ -129,12 +125,9 @@ def certificates(ranker: Balanced, model: ClickModel, rounds: int, seed: int | n
     simulation, alpha = Simulation(ranker, model, seed), model.attraction
     certified = wrong = 0
     while simulation.round < rounds:
-        simulation.advance(rounds)
-        if not simulation.due:
-            continue
         before = ranker.blocks
-        ranker.plan()
-        for block in before:
+        simulation.advance(rounds)
+        for block in before if ranker.blocks is not before else []:
             parts = [part.items for part in ranker.blocks if part.first in block.positions]
             dropped = np.setdiff1d(block.items, np.concatenate(parts))
             worst_shown = np.sort(alpha[block.items])[::-1][block.width - 1]

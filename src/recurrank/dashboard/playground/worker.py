@@ -134,8 +134,6 @@ class Player:
         began, simulation = time.perf_counter(), self.simulation
         while simulation.round < until:
             simulation.advance(until)
-            if simulation.due:
-                simulation.ranker.plan()
         self.seconds += time.perf_counter() - began
         self.rounds.append(simulation.round)
         self.regret.append(float(simulation.lost.sum()))

@@ -14,18 +14,13 @@ import numpy as np
 from recurrank.catalogue import Catalogue
 from recurrank.catalogue.csv import PER_ID, read_csv
 from recurrank.catalogue.parquet import Dataset
+from recurrank.rankers.ranker import registered
 from recurrank.serving.fold import Config
 from recurrank.serving.http import schema as s
 from recurrank.serving.http.problems import Refused
 
 NPY, PARQUET, CSV, JSON = "application/x-npy", "application/vnd.apache.parquet", "text/csv", "application/json"
 
-NOT_SERVED = {
-    "oracle": "has to know the truth",
-    "batchrank": "needs the answer to each slate before the next one is shown; here slates are shown meanwhile, "
-    "most of their answers are of no use to it, and its regret doubles",
-}
-"""Rankers that a service cannot do right, and why."""
 OWN_FIELDS = ("name", "features", "positions", "rounds", "seed")
 """What every ranker is made of: fields of their own, not options."""
 ITEMS = 10_000_000
@@ -92,8 +87,9 @@ def _config(asked: s.NewRanker | s.NewRankerFile) -> Config:
     for name in asked.options:
         if name in OWN_FIELDS:
             raise ValueError(f"options: {name!r} is not an option of the algorithm; give it beside the options")
-    if asked.algorithm in NOT_SERVED:
-        raise ValueError(f"algorithm: {asked.algorithm!r} {NOT_SERVED[asked.algorithm]}; it is not served, choose another one")
+    kind = registered().get(asked.algorithm)
+    if kind is not None and kind.not_served:
+        raise ValueError(f"algorithm: {asked.algorithm!r} {kind.not_served}; it is not served, choose another one")
     names = ("algorithm", "positions", "rounds", "seed", "window_seconds", "unreported", "options")
     return Config(**{name: getattr(asked, name) for name in names})
 
