@@ -20,9 +20,14 @@ SIZE = ["--items", "30", "--dim", "3", "--positions", "4", "--rounds", "2000"]
 
 @pytest.fixture
 def file(tmp_path):
-    """The example of the page, as a file."""
-    (tmp_path / "my_ideas.py").write_text(re.search(r"^```py\n(.*?)^```", PAGE.read_text(), flags=re.S | re.M)[1])
+    """The compiled example of the page, as a file."""
+    (tmp_path / "my_ideas.py").write_text(examples()[1])
     return tmp_path / "my_ideas.py"
+
+
+def examples():
+    """The plain and the compiled one."""
+    return re.findall(r"^```py\n(.*?)^```", PAGE.read_text(), flags=re.S | re.M)
 
 
 def edit(file, before, after):
@@ -83,10 +88,10 @@ def test_the_lists_name_them(file):
     assert own["holds"] == {"1": True, "2": True, "3": True, "max": True}
 
 
-def test_the_service(file, tmp_path):
-    store = f"sqlite:///{tmp_path}/log.db"
+def serve_and_replay(file, algorithm, store):
+    """Make one, rank and report, twice; then replay the log."""
     items = [{"id": str(i), "features": [1, i / 10]} for i in range(10)]
-    asked = {"algorithm": "most-clicked", "positions": 2, "rounds": 100, "items": items}
+    asked = {"algorithm": algorithm, "positions": 2, "rounds": 100, "items": items}
     for attempt in range(2):  # the second time from the log
         with serving("--plugin", str(file), "--store", store) as (_, url), httpx.Client(base_url=url, timeout=60) as http:
             made = http.put("/v1/rankers/mine", json=asked)
@@ -100,6 +105,29 @@ def test_the_service(file, tmp_path):
     done = call("log", "replay", "--plugin", file, "--store", store, "--json")
     (finding,) = json.loads(done.stdout)
     assert (done.returncode, finding["name"], finding["faults"]) == (0, "mine", [])
+    return asked
+
+
+def test_plain_python(tmp_path):
+    """Simulated, compared in two processes, with options and parameters, and served."""
+    file = tmp_path / "plain_ideas.py"
+    file.write_text(examples()[0])
+    arguments = ["compare", "--plugin", file, "--rankers", "most-clicked-plain:prior=2,random", *SIZE[:-1], "300"]
+    done = call(*arguments, "--clicks", "in-a-hurry-plain:patience=0.7,document", "--runs", 2, "--jobs", 2, "--json")
+    assert (done.returncode, done.stderr) == (0, "")
+    regret = {(row["environment"], row["ranker"]): row["regret_mean"] for row in json.loads(done.stdout)}
+    assert len(regret) == 4
+    for model in ("in-a-hurry-plain:patience=0.7", "document-based"):
+        assert 0 < regret[model, "most-clicked-plain:prior=2"] < 0.7 * regret[model, "random"]
+    bad = call(*arguments[:4], "most-clicked-plain:prior=-1", *SIZE)
+    assert (bad.returncode, bad.stdout) == (2, "")
+    assert "prior: -1 is out of range; give a number of at least 0" in bad.stderr
+    serve_and_replay(file, "most-clicked-plain", f"sqlite:///{tmp_path}/log.db")
+
+
+def test_the_service(file, tmp_path):
+    store = f"sqlite:///{tmp_path}/log.db"
+    asked = serve_and_replay(file, "most-clicked", store)
     without = call("log", "replay", "--store", store)
     assert without.returncode == 2
     assert "'most-clicked' is unknown" in without.stderr

@@ -22,6 +22,7 @@ class Slate:
             and which of its explored items stands at its first position. A row that starts with -1 ends them.
         number: how many slates this ranker had served before.
         ranker: which ranker served it; feedback to another one is refused.
+        ids: the ids of the items, in order, where the catalogue has ids; otherwise None.
 
     """
 
@@ -29,6 +30,7 @@ class Slate:
     marks: Ints
     number: int
     ranker: str
+    ids: tuple[str, ...] | None = None
 
     def __len__(self) -> int:
         return len(self.items)

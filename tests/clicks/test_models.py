@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from tests import naive
 
 import recurrank as rr
+from recurrank.clicks import model as registry
 from recurrank.clicks.model import models
 
 POSITIONS = 4
@@ -163,7 +164,7 @@ def test_bad_random_streams():
 def test_parameters_outside_the_unit_interval(name, bad):
     kind = models()[name]
     good, _ = case(0, name)
-    arguments = {p: getattr(good, p) for p in rr.clicks.presets.parameters(name)}
+    arguments = {p: getattr(good, p) for p in kind.parameters()}
     with pytest.raises(ValueError, match=r"^attraction\[1\]: .* lies outside \[0, 1\]"):
         kind([0.5, bad, 0.1, 0.1, 0.1, 0.1], **arguments)
     for field, value in arguments.items():
@@ -209,3 +210,63 @@ def test_best_and_too_many_positions():
             model.best(positions)
     with pytest.raises(ValueError, match=r"^examination: "):
         rr.clicks.UserBrowsing([0.5], [[1.0], [0.5, 0.5]])
+
+
+@pytest.mark.parametrize(
+    ("label", "chi"),
+    [
+        ("position-based:examination=1/0.5/0.25", [1, 0.5, 0.25]),
+        ("pbm:examination=0.5", [0.5, 0.5, 0.5]),
+        ("dcm:continuation=1", [1, 1, 1]),
+        ("dbn:satisfaction=1:continuation=0.8", [1, 0.4, 0.16]),
+        ("ubm:examination=0/0/1/0/0/1/0/0/1", [1, 0.5, 0.25]),
+        ("cascade", [1, 0.5, 0.25]),
+    ],
+)
+def test_parameters_in_the_name(label, chi):
+    model = rr.clicks.make(label, np.full(4, 0.5), positions=3)
+    assert model.examine([0, 1, 2]) == pytest.approx(chi)
+
+
+@pytest.mark.parametrize(
+    ("label", "said"),
+    [
+        ("pbm:examination", "clicks: 'pbm:examination': 'examination' is not an option"),
+        ("pbm:power=2", "power: the position-based model has no such parameter; it takes examination"),
+        ("pbm:examination=1/0.5", "clicks: pbm:examination=1/0.5 has parameters for 2 positions; give them for all 3"),
+        ("pbm:examination=1/2/0", r"examination\[1\]: 2.0 lies outside"),
+        ("nope:a=1", "clicks: 'nope' is not a click model"),
+    ],
+)
+def test_bad_parameters_in_the_name(label, said):
+    with pytest.raises(ValueError, match=f"^{said}"):
+        rr.clicks.make(label, np.full(4, 0.5), positions=3)
+
+
+def test_a_plain_class_is_a_click_model(problem):
+    class Hurried:
+        """In a hurry."""
+
+        name = "hurried"
+
+        def __init__(self, attraction, patience=0.5):
+            self.patience = patience
+
+        def examine(self, items):
+            return self.patience ** np.arange(len(items))
+
+    own, same = rr.clicks.plain(Hurried), rr.clicks.PositionBased(problem.attraction, 0.5 ** np.arange(5))
+    try:
+        model = rr.clicks.make("hurried", problem.attraction, 5)
+        assert rr.clicks.make("hurried:patience=1", problem.attraction, 5).examine([0, 1]).tolist() == [1, 1]
+        assert own.parameters() == ["patience"]
+        runs = []
+        for one in (model, same):
+            ranker = rr.rankers.make("balanced", features=problem.features, positions=5, rounds=300, seed=0)
+            runs.append(rr.simulate(ranker, one, 300, seed=1))
+        assert runs[0].regret == pytest.approx(runs[1].regret)
+        assert (runs[0].clicks == runs[1].clicks).all()
+    finally:
+        del registry._models["hurried"]
+    with pytest.raises(ValueError, match=r"^Slate: it has no name; a click model in plain Python has"):
+        rr.clicks.plain(rr.Slate)

@@ -38,6 +38,13 @@ def test_slates_show_different_items_that_exist(make, position_model):
         assert max(items) < 40
 
 
+def test_slates_have_ids_where_the_catalogue_has(make, problem):
+    ids = [f"item {n}" for n in range(40)]
+    slate = make(features=rr.Catalogue(problem.features, ids=ids)).rank()
+    assert slate.ids == tuple(ids[item] for item in slate.items)
+    assert make().rank().ids is None
+
+
 def test_same_seed_same_slates(make, position_model):
     assert play(make(), position_model, 300) == play(make(), position_model, 300)
 

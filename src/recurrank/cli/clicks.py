@@ -36,7 +36,7 @@ def command(as_json: bool) -> None:
 
 def _describe(model: Any) -> dict[str, Any]:
     from recurrank.clicks.assumptions import check
-    from recurrank.clicks.presets import make, names, parameters
+    from recurrank.clicks.presets import make, names
 
     holds: dict[str, bool] = {}
     if model.name in names():  # a factored model is whatever its function says
@@ -50,7 +50,7 @@ def _describe(model: Any) -> dict[str, Any]:
         "name": model.name,
         "paper": model.reference,
         "describes": model.describes,
-        "parameters": parameters(model.name),
+        "parameters": model.parameters(),
         "holds": holds,
     }
 

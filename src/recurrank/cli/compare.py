@@ -24,7 +24,12 @@ FILE = click.Path(path_type=Path)
     show_default=True,
     help="Which, separated by commas, with options like recurrank:design=spanner.",
 )
-@click.option("--clicks", default="position-based", show_default=True, help="Click models, separated by commas.")
+@click.option(
+    "--clicks",
+    default="position-based",
+    show_default=True,
+    help="Click models, separated by commas, with parameters like position-based:examination=1/0.5/0.25.",
+)
 @click.option("--items", default=1000, show_default=True, help="L of a synthetic problem.")
 @click.option("--dim", default=5, show_default=True, help="d of a synthetic problem.")
 @click.option("--positions", default=10, show_default=True, help="K, how many items to show.")

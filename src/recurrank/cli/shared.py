@@ -50,7 +50,12 @@ def problem_options(items: int, dim: int, positions: int, rounds: int, clicks: s
             click.option("--positions", default=positions, show_default=True, help="K, how many items to show."),
             click.option("--dim", default=dim, show_default=True, help="d, how many features an item has."),
             click.option("--items", default=items, show_default=True, help="L, how many items there are."),
-            click.option("--clicks", default=clicks, show_default=True, help="A click model: see `recurrank clicks`."),
+            click.option(
+                "--clicks",
+                default=clicks,
+                show_default=True,
+                help="A click model: see `recurrank clicks`; with parameters like dependent-click:continuation=0.7.",
+            ),
         ):
             function = option(function)
         return function

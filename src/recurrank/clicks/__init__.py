@@ -9,6 +9,7 @@ from recurrank.clicks.dependent import DependentClick
 from recurrank.clicks.document import DocumentBased
 from recurrank.clicks.factored import Factored
 from recurrank.clicks.model import ClickModel
+from recurrank.clicks.plain import plain
 from recurrank.clicks.position import PositionBased
 from recurrank.clicks.presets import make, names
 
@@ -25,4 +26,5 @@ __all__ = [
     "assumptions",
     "make",
     "names",
+    "plain",
 ]

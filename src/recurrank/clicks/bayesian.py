@@ -8,6 +8,8 @@ ones that most often end the search: it holds when ``alpha s`` is in the order o
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import ArrayLike
 
@@ -52,6 +54,10 @@ class DynamicBayesian(ClickModel):
         self.satisfaction = as_probabilities("satisfaction", satisfaction, shape=self.attraction.shape)
         self.continuation = as_probability("continuation", continuation)
         self.state = click_state(BAYESIAN, self.attraction, self.continuation, self.satisfaction)
+
+    @classmethod
+    def defaults(cls, items: int, positions: int) -> dict[str, Any]:
+        return {"satisfaction": np.full(items, 0.5), "continuation": 0.9}
 
 
 register(ClickState, DynamicBayesian)

@@ -9,6 +9,8 @@ click at the last position has no successor, so that column is free), and P_k(j)
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import ArrayLike
 
@@ -62,6 +64,13 @@ class UserBrowsing(ClickModel):
         self.examination = as_probabilities("examination", examination, shape=(rows, rows))
         self.positions = rows
         self.state = click_state(BROWSING, self.attraction, self.examination)
+
+    @classmethod
+    def defaults(cls, items: int, positions: int) -> dict[str, Any]:
+        # it falls with the distance from the last click, from the top when there is none
+        k, j = np.indices((positions, positions))
+        distance = np.where(j == positions - 1, k + 1, np.maximum(k - j, 1))
+        return {"examination": distance**-0.5}
 
 
 register(ClickState, UserBrowsing)

@@ -5,6 +5,8 @@ chi(A, k+1) = chi(A, k) [ (1 - r) alpha1 + r (alpha2 (1 - r) + alpha3 r) ],     
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import ArrayLike
 
@@ -54,6 +56,10 @@ class ClickChain(ClickModel):
         self.alpha2 = as_probability("alpha2", alpha2)
         self.alpha3 = as_probability("alpha3", alpha3)
         self.state = click_state(CHAIN, self.attraction, (self.alpha1, self.alpha2, self.alpha3))
+
+    @classmethod
+    def defaults(cls, items: int, positions: int) -> dict[str, Any]:
+        return {"alpha1": 0.95, "alpha2": 0.6, "alpha3": 0.3}
 
 
 register(ClickState, ClickChain)

@@ -8,6 +8,8 @@ all positions but the last to be equal: otherwise the order above matters, not o
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import ArrayLike
 
@@ -50,6 +52,10 @@ class DependentClick(ClickModel):
         self.continuation = as_probabilities("continuation", continuation)
         self.positions = len(self.continuation)
         self.state = click_state(DEPENDENT, self.attraction, self.continuation)
+
+    @classmethod
+    def defaults(cls, items: int, positions: int) -> dict[str, Any]:
+        return {"continuation": np.full(positions, 0.6)}
 
 
 register(ClickState, DependentClick)

@@ -80,11 +80,6 @@ class Factored(ClickModel):
         with np.errstate(all="ignore"):  # what it gives is checked
             return as_probabilities("chi", [self.chi(items, k) for k in range(len(items))]).copy()
 
-    def sample(self, slate: Slate | ArrayLike, rng: np.random.Generator) -> Bools:
-        expected = self.expected(slate)
-        # One draw per position, in order: what the compiled twin draws.
-        return np.array([rng.random() for _ in expected]) < expected
-
 
 def _compile(attraction: Floats, chi: Examination) -> FactoredState | None:
     """The state for compiled loops; None where numba cannot compile ``chi``, for whatever reason it has."""

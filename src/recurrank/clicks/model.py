@@ -13,6 +13,7 @@ The models of this package share one type of state, :class:`ClickState`, so that
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
@@ -72,8 +73,13 @@ class ClickModel:
 
     @classmethod
     def defaults(cls, items: int, positions: int) -> dict[str, Any]:
-        """Parameters for when none are given, besides the attraction; a model of your own has them here."""
+        """Parameters for when none are given, besides the attraction."""
         return {}
+
+    @classmethod
+    def parameters(cls) -> list[str]:
+        """The names of its parameters besides the attraction."""
+        return list(inspect.signature(cls).parameters)[1:]
 
     def examine(self, slate: Slate | ArrayLike) -> Floats:
         """The marginal probability chi(A, k) that each position of the slate is examined."""
@@ -91,6 +97,9 @@ class ClickModel:
         items = self._items(slate)
         if not isinstance(rng, np.random.Generator):
             raise ValueError(f"rng: {type(rng).__name__} is not a numpy.random.Generator; give numpy.random.default_rng(seed)")
+        if self.state is None:  # one draw per position, in order
+            expected = self.expected(slate)
+            return np.array([rng.random() for _ in expected]) < expected
         clicks = np.empty(len(items), np.bool_)
         sample(self.state, items, rng, clicks)
         return clicks

@@ -5,6 +5,8 @@ The paper's experiment takes ``p_k = 1/k``.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import ArrayLike
 
@@ -41,6 +43,10 @@ class PositionBased(ClickModel):
         self.examination = as_probabilities("examination", examination)
         self.positions = len(self.examination)
         self.state = click_state(POSITION, self.attraction, self.examination)
+
+    @classmethod
+    def defaults(cls, items: int, positions: int) -> dict[str, Any]:
+        return {"examination": 1 / np.arange(1, positions + 1)}  # the paper's experiment
 
 
 register(ClickState, PositionBased)

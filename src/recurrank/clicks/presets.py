@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import inspect
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from recurrank._arrays import Floats, as_count, as_probabilities
+from recurrank import labels
+from recurrank._arrays import as_count, as_probabilities
 from recurrank.clicks import builtin  # noqa: F401  (its models register)
 from recurrank.clicks.model import ClickModel, models
 
@@ -39,55 +39,60 @@ def names() -> list[str]:
     return sorted(set(models()) - {"factored"})
 
 
+def named(label: str) -> tuple[str, dict[str, Any]]:
+    """The full name and the parameters of a model as people write it; ValueError for a model or parameter that there is not.
+
+    >>> named("pbm:examination=1/0.5/0.25")
+    ('position-based', {'examination': [1, 0.5, 0.25]})
+    """
+    name, parameters = labels.parse(label, "clicks") if isinstance(label, str) else ("", {})
+    full = SHORT.get(name, name)
+    if full not in names():
+        raise ValueError(f"clicks: {name or label!r} is not a click model; choose from {', '.join(names())}")
+    return full, parameters
+
+
+def canonical(label: str) -> str:
+    """How a model is written in results, whatever it was called.
+
+    >>> canonical("pbm:examination=1/0.5")
+    'position-based:examination=1/0.5'
+    """
+    return "".join([named(label)[0], *label.partition(":")[1:]])
+
+
 def make(name: str, attraction: ArrayLike, positions: int, **parameters: Any) -> ClickModel:
     """A click model by its name (or short name) for lists of ``positions`` items, by default with textbook parameters.
 
+    The name may carry parameters, ``"position-based:examination=1/0.5/0.25"``: a number, or numbers with slashes between
+    them. One number stands for all where there is one per position or item; a matrix is given row by row.
+
     >>> make("position", [0.9, 0.5, 0.1], positions=2).examine([0, 1]).tolist()
     [1.0, 0.5]
+    >>> make("dcm:continuation=0.5", [0.5, 0.5], positions=2).examine([0, 1]).tolist()
+    [1.0, 0.75]
     """
-    full = SHORT.get(name, name) if isinstance(name, str) else ""
-    if full not in names():
-        raise ValueError(f"clicks: {name!r} is not a click model; choose from {', '.join(names())}")
-    alpha = as_probabilities("attraction", attraction)
-    settings = defaults(full, len(alpha), as_count("positions", positions))
-    unknown = sorted(set(parameters) - {*settings, *_parameters_of(full)})
+    full, written = named(name)
+    alpha, kind = as_probabilities("attraction", attraction), models()[full]
+    usual = kind.defaults(len(alpha), as_count("positions", positions))
+    unknown = sorted(set(written | parameters) - set(kind.parameters()))
     if unknown:
-        takes = ", ".join(settings) or "no parameters"
+        takes = ", ".join(kind.parameters()) or "no parameters"
         raise ValueError(f"{unknown[0]}: the {full} model has no such parameter; it takes {takes}")
+    written = {key: _shaped(value, usual.get(key)) for key, value in written.items()}
     try:
-        model: ClickModel = models()[full](alpha, **{**settings, **parameters})  # type: ignore[call-arg]
+        model: ClickModel = kind(alpha, **{**usual, **written, **parameters})  # type: ignore[call-arg]
     except TypeError as error:  # a model of the user's own
         raise ValueError(f"clicks: {full}: {error}; its class needs defaults() for the parameters that nobody gives") from error
+    if model.positions is not None and model.positions < positions:
+        raise ValueError(f"clicks: {name} has parameters for {model.positions} positions; give them for all {positions}")
     return model
 
 
-def parameters(name: str) -> list[str]:
-    """The parameters of a model besides the attraction."""
-    return _parameters_of(name)
-
-
-def _parameters_of(name: str) -> list[str]:
-    return list(inspect.signature(models()[name].__init__).parameters)[2:]
-
-
-def defaults(name: str, items: int, positions: int) -> dict[str, Any]:
-    """Parameters for a model when none are given."""
-    rank = np.arange(1, positions + 1)
-    table: dict[str, dict[str, Any]] = {
-        "document-based": {},
-        "position-based": {"examination": 1 / rank},  # the paper's experiment
-        "cascade": {},
-        "dependent-click": {"continuation": np.full(positions, 0.6)},
-        "user-browsing": {"examination": _browsing(positions)},
-        "dynamic-bayesian": {"satisfaction": np.full(items, 0.5), "continuation": 0.9},
-        "click-chain": {"alpha1": 0.95, "alpha2": 0.6, "alpha3": 0.3},
-    }
-    return table[name] if name in table else models()[name].defaults(items, positions)
-
-
-def _browsing(positions: int) -> Floats:
-    """Examination falls with the distance from the last click (from the top when there is none)."""
-    k, j = np.indices((positions, positions))
-    distance = np.where(j == positions - 1, k + 1, np.maximum(k - j, 1))
-    gamma: Floats = distance**-0.5
-    return gamma
+def _shaped(value: Any, usual: Any) -> Any:
+    """A value as it was written, in the shape that the parameter usually has."""
+    if isinstance(usual, np.ndarray) and isinstance(value, int | float):
+        return np.full(usual.shape, float(value))
+    if isinstance(usual, np.ndarray) and usual.ndim == 2 and isinstance(value, list) and len(value) == usual.size:
+        return np.reshape(value, usual.shape)
+    return value

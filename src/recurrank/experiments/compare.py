@@ -100,8 +100,7 @@ def plan(
 
     Without ``features`` the problems are the paper's synthetic ones.
     """
-    from recurrank.clicks import make, names
-    from recurrank.clicks.presets import SHORT
+    from recurrank.clicks.presets import canonical, make
 
     runs, rounds, positions = as_count("runs", runs), as_count("rounds", rounds), as_count("positions", positions)
     seed = as_count("seed", seed, least=0)
@@ -112,20 +111,19 @@ def plan(
         raise ValueError("features: none given; attraction and theta are about the rows of a file of features")
     experiments = []
     for name in split_names(clicks) or [clicks]:
-        full = SHORT.get(name, name)
-        if full not in names():
-            raise ValueError(f"clicks: {name!r} is not a click model; choose from {', '.join(names())}")
+        full = canonical(name)
         source: Source
         if features is None:
             source = Synthetic(full, as_count("items", items), as_count("dim", dim, least=2))
+            alpha = np.full(items, 0.5)
         else:
             truth = [path and path.absolute() for path in (attraction, theta)]
             source = Own(full, features.absolute(), *truth)
             matrix, alpha = source.problem(np.random.SeedSequence(0))  # complains now about what will not do
             items, dim = matrix.shape
-            make(full, alpha, positions)
         if items < positions:
             raise ValueError(f"positions: {positions} is more than the {items} items; show fewer")
+        make(full, alpha, positions)
         environment = Environment(full, source, items, dim, positions, rounds)
         try_options(labels, environment)
         experiments += cross("compare", environment, labels, runs, seed)

@@ -117,7 +117,8 @@ def compare(
 
     Args:
         rankers: registry names, with options as in ``"toprank:delta=T^-1"``; a list, or one string with commas.
-        clicks: click models by name; a list, or one string with commas.
+        clicks: click models by name, with parameters as in ``"position-based:examination=1/0.5/0.25"``; a list, or one
+            string with commas.
         positions: K.
         rounds: T.
         runs: how many of each.

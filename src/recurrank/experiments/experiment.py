@@ -166,7 +166,7 @@ def kinds(ranker: str, source: Source) -> list[type[Any]]:
     from recurrank.clicks.model import models
     from recurrank.rankers.ranker import registered
 
-    found = (registered().get(ranker.partition(":")[0]), models().get(getattr(source, "clicks", "")))
+    found = (registered().get(ranker.partition(":")[0]), models().get(getattr(source, "clicks", "").partition(":")[0]))
     return [kind for kind in found if kind is not None]
 
 

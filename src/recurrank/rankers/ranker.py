@@ -125,7 +125,9 @@ class Ranker:
         self._settle()
         with plainly():
             rank(self.state, self.rng, self._buffer)
-        slate = Slate(self._buffer.items.copy(), self._buffer.marks.copy(), self.served, self.identity)
+        items, ids = self._buffer.items.copy(), self.catalogue.ids
+        named = None if ids is None else tuple(ids[item] for item in items)
+        slate = Slate(items, self._buffer.marks.copy(), self.served, self.identity, named)
         self.served += 1
         return slate
 

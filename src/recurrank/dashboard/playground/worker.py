@@ -19,7 +19,6 @@ import numpy as np
 from recurrank import clicks, rankers
 from recurrank.clicks.model import ClickModel
 from recurrank.clicks.optimum import WARNING
-from recurrank.clicks.presets import defaults
 from recurrank.dashboard.knowledge import boxes
 from recurrank.dashboard.playground.setup import DEFAULTS, Setup, read
 from recurrank.plugins import load_inherited
@@ -103,7 +102,7 @@ def _model(setup: Setup, problem: Problem) -> ClickModel:
         case "dependent-click":
             parameters = {"continuation": np.full(setup.positions, given["dcm_continuation"])}
         case "user-browsing":  # by default 1 / distance^0.5
-            usual = defaults("user-browsing", items, setup.positions)["examination"]
+            usual = clicks.UserBrowsing.defaults(items, setup.positions)["examination"]
             parameters = {"examination": usual ** (2 * given["ubm_power"])}
         case "dynamic-bayesian":
             satisfied = np.full(items, given["dbn_satisfaction"])
