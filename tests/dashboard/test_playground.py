@@ -16,8 +16,10 @@ from tests.serving.running import until
 
 import recurrank as rr
 from recurrank.dashboard import live
+from recurrank.dashboard.pages import render
 from recurrank.dashboard.playground import runner
-from recurrank.dashboard.playground.setup import DEFAULTS, PARAMETERS, read
+from recurrank.dashboard.playground.routes import Playground
+from recurrank.dashboard.playground.setup import DEFAULTS, PARAMETERS, options, read
 from recurrank.dashboard.playground.worker import _model, _problem, play
 
 SMALL = {"items": "50", "positions": "3", "rounds": "2000", "clicks": "cascade", "rankers": "recurrank,random"}
@@ -57,6 +59,10 @@ def test_the_defaults_are_a_set_up():
         ({"pbm_power": "nan"}, "pbm_power"),
         ({"clicks": "dynamic-bayesian", "dbn_continuation": "1.1"}, "dbn_continuation"),
         ({"colour": "red"}, "form"),
+        ({"recurrank.nope": "1"}, "form"),
+        ({"recurrank.design": "best"}, "recurrank.design"),
+        ({"toprank.delta": "7"}, "toprank.delta"),
+        ({"rankers": "pbm-ucb", "positions": "2", "pbm-ucb.examination": "1/0.5/0.2"}, "pbm-ucb.examination"),
     ],
 )
 def test_an_error_belongs_to_its_field(given, field):
@@ -64,6 +70,21 @@ def test_an_error_belongs_to_its_field(given, field):
     assert setup is None
     assert list(errors) == [field]
     assert errors[field]
+
+
+def test_options_are_those_that_the_rankers_declare():
+    setup, errors = read(
+        {"rankers": "recurrank,toprank", "recurrank.design": "spanner", "toprank.delta": "", "pie.explore_at": "x"}
+    )
+    assert errors == {}
+    assert setup.options == {"recurrank": {"design": "spanner"}, "toprank": {}}
+    fields = {field for several in options().values() for field, _ in several}
+    assert {"recurrank.delta", "pbm-ucb.examination"} <= fields
+    assert "oracle.attraction" not in fields
+    form = Playground.form(None, {"recurrank.design": "spanner"})
+    text = render("playground.html", "/playground", script="playground.js", **form).content
+    assert {field for field in fields if f'name="{field}"' in text} == fields
+    assert '<option value="spanner" selected>' in text
 
 
 def test_the_numbers_are_those_of_the_library():

@@ -14,9 +14,8 @@ NAMES = rr.rankers.names()
 @pytest.fixture(params=NAMES)
 def make(request, problem):
     def build(**change):
-        own = {"attraction": problem.attraction} if request.param == "oracle" else {}
-        settings = {"features": problem.features, "positions": 5, "rounds": 5000, "seed": 7, **own, **change}
-        return rr.rankers.make(request.param, **settings)
+        settings = {"features": problem.features, "positions": 5, "rounds": 5000, "seed": 7, **change}
+        return rr.rankers.make(request.param, **settings, told={"attraction": problem.attraction})
 
     return build
 
@@ -206,9 +205,9 @@ def test_every_algorithm_documents_itself(make):
 @pytest.mark.parametrize("name", NAMES)
 def test_a_slate_clicked_all_over(name):
     """More pairs in one round than TopRank's table starts with."""
-    options = {"attraction": np.full(120, 0.5)} if name == "oracle" else {}
-    features = rr.synthetic(items=120, dim=3, seed=0).features
-    ranker = rr.rankers.make(name, features=features, positions=120, rounds=1000, seed=0, **options)
+    problem = rr.synthetic(items=120, dim=3, seed=0)
+    told = {"attraction": problem.attraction}
+    ranker = rr.rankers.make(name, features=problem.features, positions=120, rounds=1000, seed=0, told=told)
     for _ in range(3):
         ranker.learn(ranker.rank(), np.ones(120, bool))
     assert sorted(ranker.rank().items.tolist()) == list(range(120))

@@ -16,8 +16,9 @@ from recurrank.serving.http.gate import Limits
 from recurrank.serving.http.upload import read_ranker
 
 RANKER = {"positions": 2, "rounds": 1000, "items": [{"id": name, "features": features} for name, features in ITEMS]}
-CONFIG = {"checks": {"positive_data_acceptance": {"enabled": False}}}
-"""All checks but this: features may be zero, ids equal, lists too short, which no JSON schema says."""
+REFUSED = {"expected-statuses": [400, 401, 403, 404, 405, 406, 409, 413, 415, 422, 429]}
+CONFIG = {"checks": {"positive_data_acceptance": {"enabled": False}, "negative_data_rejection": REFUSED}}
+"""All checks but the first: features may be zero, ids equal, lists too short, which no JSON schema says."""
 
 
 def once(examples: int, **more) -> settings:

@@ -17,6 +17,7 @@ import pytest
 import uvicorn
 from tests.serving.running import serving
 
+import recurrank as rr
 from recurrank.serving import auth
 from recurrank.serving.http.app import make_app
 from recurrank.serving.http.gate import Limits
@@ -412,6 +413,9 @@ def test_the_document_for_programs(http):
             assert operation["summary"], (method, path)
             assert operation["description"], (method, path)
             assert operation["tags"][0] in [tag["name"] for tag in document["tags"]], (method, path)
+    schemas = document["components"]["schemas"]
+    assert schemas["NewRanker"]["properties"]["algorithm"]["enum"] == rr.rankers.names(served=True)
+    assert schemas["Options-of-toprank"]["properties"]["delta"]["maximum"] == 1
 
 
 def shape(value):

@@ -37,13 +37,15 @@ class Playground:
     def form(self, query: Mapping[str, str]) -> dict[str, Any]:
         """What the page's template needs, with the address' settings in the fields and its errors beside them."""
         _, errors = setup.read(query) if query else (None, {})
-        known = {name: query[name] for name in setup.DEFAULTS if name in query}
+        options = setup.options()
+        usual = {**setup.DEFAULTS, **{field: "" for several in options.values() for field, _ in several}}
         return {
-            "values": {**setup.DEFAULTS, **known},
+            "values": {name: query.get(name, value) for name, value in usual.items()},
             "errors": errors,
             "models": click_models(),
             "parameters": setup.PARAMETERS,
             "rankers": rankers(),
+            "options": options,
         }
 
     def routes(self) -> list[Route]:

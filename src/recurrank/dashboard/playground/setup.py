@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import msgspec
 
 from recurrank.clicks import names as click_models
+from recurrank.labels import read as read_value
 from recurrank.rankers import names as rankers
+from recurrank.rankers.options import Option
+from recurrank.rankers.ranker import registered
 
 ITEMS, DIM, POSITIONS, ROUNDS, RANKERS, NUMBERS = 1_000_000, 100, 100, 20_000_000, 6, 20_000_000
 """The most of each; NUMBERS is items times features."""
@@ -67,14 +71,22 @@ class Setup(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     rankers: list[str]
     rounds: int
     seed: int
+    options: dict[str, dict[str, Any]] = {}
+
+
+def options() -> dict[str, list[tuple[str, Option]]]:
+    """The options of each ranker as fields called ``ranker.option``, empty for the default."""
+    known = {name: [option for option in kind.declared().values() if not option.told] for name, kind in registered().items()}
+    return {name: [(f"{name}.{option.name}", option) for option in several] for name, several in sorted(known.items())}
 
 
 def read(given: Mapping[str, Any]) -> tuple[Setup | None, dict[str, str]]:
     """The simulation that the fields describe, and what is wrong with them, by field; one of both is empty."""
     errors: dict[str, str] = {}
     texts = {**DEFAULTS, **{name: str(value).strip() for name, value in given.items()}}
+    known = {*DEFAULTS, *(field for several in options().values() for field, _ in several)}
     for name in given:
-        if name not in DEFAULTS:
+        if name not in known:
             errors["form"] = f"{name[:40]!r} is no setting"
 
     def whole(field: str, least: int, most: int) -> int:
@@ -109,9 +121,24 @@ def read(given: Mapping[str, Any]) -> tuple[Setup | None, dict[str, str]]:
         errors["rankers"] = f"Choose 1 to {RANKERS} rankers."
     rounds, seed = whole("rounds", 100, ROUNDS), whole("seed", 0, 2**31 - 1)
     parameters = {p.field: _number(p, texts[p.field], errors) for p in PARAMETERS.get(clicks, [])}
+    size = SimpleNamespace(catalogue=range(items), positions=positions, rounds=rounds)
+    own = {name: _options(options().get(name, []), texts, size, errors) for name in chosen}
     if errors:
         return None, errors
-    return Setup(problem, items, dim, positions, clicks, parameters, chosen, rounds, seed), {}
+    return Setup(problem, items, dim, positions, clicks, parameters, chosen, rounds, seed, own), {}
+
+
+def _options(fields: list[tuple[str, Option]], texts: Mapping[str, str], size: Any, errors: dict[str, str]) -> dict[str, Any]:
+    """The options that were given, of a ranker of this size."""
+    given: dict[str, Any] = {}
+    for field, option in fields:
+        if texts.get(field):
+            given[option.name] = texts[field] if option.kind == "choice" else read_value(texts[field])
+            try:
+                option.checked(given[option.name], size)
+            except ValueError as error:
+                errors[field] = f"{str(error).partition(': ')[2]}."
+    return given
 
 
 def _number(parameter: Parameter, text: str, errors: dict[str, str]) -> float:

@@ -116,7 +116,9 @@ def _model(setup: Setup, problem: Problem) -> ClickModel:
 
 def _ranker(setup: Setup, name: str, problem: Problem) -> Ranker:
     size = {"positions": setup.positions, "rounds": setup.rounds, "seed": setup.seed}
-    return rankers.make(name, features=problem.features, **size, told={"attraction": problem.attraction})
+    return rankers.make(
+        name, features=problem.features, **size, told={"attraction": problem.attraction}, **setup.options.get(name, {})
+    )
 
 
 class Player:

@@ -17,14 +17,16 @@ function setup() {
   const fields = new FormData(form);
   const chosen = { rankers: fields.getAll("rankers").join(",") };
   for (const [name, value] of fields) {
-    const only = form.elements.namedItem(name).closest?.("[data-problem], [data-clicks]");
-    if (name !== "rankers" && !(only && only.hidden)) chosen[name] = value.trim();
+    const only = form.elements.namedItem(name).closest?.("[data-problem], [data-clicks], [data-ranker]");
+    if (name !== "rankers" && !only?.hidden && !(only?.dataset.ranker && !value.trim())) chosen[name] = value.trim();
   }
   return chosen;
 }
 
 function fit() {
   for (const part of form.querySelectorAll("[data-problem]")) part.hidden = part.dataset.problem !== form.elements.problem.value;
+  const rankers = new FormData(form).getAll("rankers");
+  for (const part of form.querySelectorAll("[data-ranker]")) part.hidden = !rankers.includes(part.dataset.ranker);
   for (const part of form.querySelectorAll("[data-clicks]")) part.hidden = part.dataset.clicks !== form.elements.clicks.value;
 }
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from recurrank.rankers import names, registered
 from recurrank.serving.http import schema as s
 from recurrank.serving.http.problems import TITLES
 from recurrank.serving.http.upload import CSV, JSON, NPY, PARQUET
@@ -77,8 +78,9 @@ def complete(document: dict[str, Any]) -> dict[str, Any]:
     taken, parts = msgspec.json.schema_components(
         [s.NewRanker, s.NewRankerFile, s.AskSlate, list[s.NewReport]], ref_template=_REFERENCE
     )
-    document.setdefault("components", {}).setdefault("schemas", {}).update(parts)
     ranker, file, ask, reports = taken
+    _algorithms(parts, ranker, file)
+    document.setdefault("components", {}).setdefault("schemas", {}).update(parts)
     paths["/v1/rankers/{name}"] = {method: paths["/v1/rankers/{name}"][method] for method in ("put", "get", "delete")}
     put, show, delete = (paths["/v1/rankers/{name}"][method] for method in ("put", "get", "delete"))
     rank, feedback = paths["/v1/rankers/{name}/rank"]["post"], paths["/v1/feedback"]["post"]
@@ -106,6 +108,19 @@ def complete(document: dict[str, Any]) -> dict[str, Any]:
         for route in methods.values():
             _describe(route)
     return document
+
+
+def _algorithms(parts: dict[str, Any], *asked: dict[str, Any]) -> None:
+    """The algorithms that are served and the options of each, as they declare them."""
+    options = []
+    for name in names(served=True):
+        title = f"Options of {name}"
+        parts[title.replace(" ", "-")] = {"title": title, **registered()[name].options_schema()}
+        options.append({"$ref": _REFERENCE.format(name=title.replace(" ", "-"))})
+    for one in asked:
+        properties = parts[one["$ref"].rpartition("/")[2]]["properties"]
+        properties["algorithm"]["enum"] = names(served=True)
+        properties["options"] = {"description": "the algorithm's own", "anyOf": options, "default": {}}
 
 
 def _settings(properties: dict[str, Any]) -> list[dict[str, Any]]:
