@@ -28,15 +28,22 @@ import numpy as np
 from numba import njit, types
 from numba.core import caching, config
 from numba.core.dispatcher import Dispatcher
+from numba.core.registry import CPUDispatcher
 
-HOT: Any = {"forceinline": True, "_nrt": False}
-"""numba's options for what runs every round."""
+from recurrank._linking import PartCompiler, PartsCache, WholeCompiler
 
-_NO_WAY_IN = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+_IN_PLACE: Any = {"forceinline": True, "_nrt": False}
+_NO_WAY_IN: Any = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True, "pipeline_class": PartCompiler}
+PART: Any = {**_IN_PLACE, **_NO_WAY_IN}
+"""numba's options for what is inlined into compiled code, and called from nowhere else."""
+
+_FORM = "2"
+"""Of what is cached on disk."""
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 _FunctionCache: Any = caching.FunctionCache
+_Dispatcher: Any = CPUDispatcher
 
 PACKAGE = __name__.partition(".")[0]
 
@@ -50,19 +57,26 @@ def hot(function: F) -> F:
     """:func:`compiled` for what runs every round: inlined into its callers, and without numba's memory manager.
 
     So a hot function that would allocate an array does not compile, and no time goes into counting references
-    (which is four fifths of the time of a round otherwise).
+    (which is four fifths of the time of a round otherwise). The way in from Python is compiled when Python calls it.
     """
-    return _kept(function, HOT)
+    part: Any = _kept(function, PART)
+    part.__class__ = _Hot
+    return cast(F, part)
+
+
+def loop(function: F) -> F:
+    """:func:`hot` for what only Python calls: the loops around all that is hot."""
+    return _kept(function, {**_IN_PLACE, "no_cfunc_wrapper": True, "pipeline_class": WholeCompiler})
 
 
 def inner(function: F) -> F:
-    """:func:`hot` for what only compiled code calls: without the way in from Python, which takes as long to compile."""
-    return _kept(function, {**HOT, **_NO_WAY_IN})
+    """:func:`hot` for what only compiled code calls."""
+    return _kept(function, PART)
 
 
 def rare(function: F) -> F:
     """:func:`inner` for what is seldom called: a call of its own, so that the rest stays small."""
-    return _kept(function, {**HOT, **_NO_WAY_IN, "forceinline": False})
+    return _kept(function, {**PART, "forceinline": False})
 
 
 def apart(function: F) -> F:
@@ -89,11 +103,38 @@ def _kept(function: F, options: dict[str, Any]) -> F:
     return cast(F, dispatcher)
 
 
+class _Hot(_Dispatcher):  # type: ignore[misc]
+    """A function to be inlined that Python can call as well."""
+
+    def __call__(self, *arguments: Any) -> Any:
+        return self.way_in(*arguments)
+
+    @property
+    def stats(self) -> Any:
+        return self.way_in.stats
+
+    @functools.cached_property
+    def way_in(self) -> Any:
+        """The same function for Python, which does nothing but call it."""
+        function: Any = self.py_func
+        code = function.__code__
+        parameters = ", ".join(code.co_varnames[: code.co_argcount])
+        source = "\n" * (code.co_firstlineno - 1) + f"def {function.__name__}({parameters}): return part({parameters})"
+        names: dict[str, Any] = {"part": self, "__name__": function.__module__}
+        exec(compile(source, code.co_filename, "exec"), names)
+        forward = names[function.__name__]
+        forward.__qualname__ = f"{function.__qualname__}.way_in"
+        forward.__defaults__ = function.__defaults__
+        return loop(forward)
+
+
 class _CodeCache(_FunctionCache):  # type: ignore[misc]
     """numba's disk cache with all contributing code in the key.
 
     Keys are text, so that an index can be read where a user's classes cannot be imported.
     """
+
+    _impl_class = PartsCache
 
     def __init__(self, function: Callable[..., Any]) -> None:
         try:
@@ -105,7 +146,7 @@ class _CodeCache(_FunctionCache):  # type: ignore[misc]
 
     def _index_key(self, sig: Any, codegen: Any) -> tuple[str, str]:
         states = [kind for part in sig for kind in _states(part)]
-        signature = repr((str(sig), [_named(kind) for kind in states], codegen.magic_tuple()))
+        signature = repr((_FORM, str(sig), [_named(kind) for kind in states], codegen.magic_tuple()))
         return _digest([signature.encode()]), _digest(_code([self._py_func, *states]))
 
     def _load_overload(self, sig: Any, target_context: Any) -> Any:

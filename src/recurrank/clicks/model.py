@@ -22,7 +22,7 @@ from numba.extending import overload
 from numpy.typing import ArrayLike
 
 from recurrank._arrays import Bools, Floats, Ints, as_count
-from recurrank._compiled import HOT, contributes
+from recurrank._compiled import PART, contributes
 from recurrank.slate import Slate, as_items
 
 if TYPE_CHECKING:
@@ -167,13 +167,13 @@ def sample(state: Any, items: Ints, rng: np.random.Generator, clicks: Bools) -> 
         _compiled[type(state)].compiled_sample(state, items, rng, clicks)
 
 
-@overload(examine, jit_options=HOT, strict=False)
+@overload(examine, jit_options=PART, strict=False)
 def _examine(state: Any, items: Any, chi: Any) -> Any:
     own = _compiled[state.instance_class].compiled_examine
     return lambda state, items, chi: own(state, items, chi)
 
 
-@overload(sample, jit_options=HOT, strict=False)
+@overload(sample, jit_options=PART, strict=False)
 def _sample(state: Any, items: Any, rng: Any, clicks: Any) -> Any:
     own = _compiled[state.instance_class].compiled_sample
     return lambda state, items, rng, clicks: own(state, items, rng, clicks)

@@ -53,6 +53,8 @@ WIDTH, PRECISION, DRIFT_LIMIT, SPREAD_LIMIT, SPREAD, MARGIN, OUTSIDE = 0, 1, 2, 
 BATCH, STALE, CANDIDATES, LAST, SCANNED, SCANS, DECISIONS = 0, 1, 2, 3, 4, 5, 6
 NO_LIMIT = 1e300
 SLACK = 0.02
+GROWN = 1.01
+"""How much more data, as a factor, a ranker takes in from its copies before it looks for candidates again."""
 
 
 class State(NamedTuple):
@@ -86,9 +88,27 @@ def rank(state: State, rng: np.random.Generator, slate: Buffer) -> None:
 
 
 @hot
+def served(state: State, slate: Buffer) -> None:
+    """Copies decide for themselves, starting from the candidates here: these are renewed when the data have grown a little."""
+    if state.counts[STALE] and _grown(state.regression) > GROWN:
+        decide(state)
+
+
+@inner
+def _grown(regression: Regression) -> float:
+    """By which factor the trace of M is larger than it was when F was computed: |F|^2 = trace(F F')."""
+    now, then = 0.0, 0.0
+    for i in range(len(regression.theta)):
+        now += regression.gram[i, i]
+        for j in range(i + 1):
+            then += regression.factor[i, j] ** 2
+    return now / then
+
+
+@hot
 def learn(state: State, slate: Buffer, clicks: Bools) -> bool:
     """Items down to the first click are observed."""
-    if slate.marks[0, 0] != state.counts[BATCH]:
+    if slate.marks[0, 0] != state.counts[BATCH] or not _is_best(state, slate):
         _learn_late(state, slate, clicks)
         return False
     drift, spread, precision = state.drift, state.numbers[SPREAD], state.numbers[PRECISION]
@@ -105,6 +125,15 @@ def learn(state: State, slate: Buffer, clicks: Bools) -> bool:
     if spread > state.numbers[SPREAD_LIMIT] or dot(drift, drift) > state.numbers[DRIFT_LIMIT]:
         state.counts[STALE] = 1
     return False
+
+
+@inner
+def _is_best(state: State, slate: Buffer) -> bool:
+    """Whether it is the present ranking: a copy may have made another one under the same number."""
+    differ = 0
+    for k in range(len(slate.items)):
+        differ |= slate.items[k] ^ state.best[k]
+    return differ == 0
 
 
 @inner
@@ -352,6 +381,7 @@ class CascadeLinUCB(Ranker):
     regret_bound = "O(d sqrt(T K) log(T))"
     compiled_rank = rank
     compiled_learn = learn
+    compiled_served = served
     from_catalogue = ("features",)
 
     def __init__(

@@ -27,7 +27,7 @@ from numpy.typing import ArrayLike
 from recurrank._arrays import Bools, Floats
 from recurrank._compiled import hot, inner
 from recurrank.catalogue import Catalogue
-from recurrank.rankers.optimism import STEEP, Beliefs, kl_slope, kl_upper, no_beliefs, observe, same_counts, selector
+from recurrank.rankers.optimism import STEEP, Beliefs, crowded, kl_slope, kl_upper, no_beliefs, observe, same_counts, selector
 from recurrank.rankers.options import Option
 from recurrank.rankers.ranker import Buffer, Ranker, Seed, register
 
@@ -96,6 +96,20 @@ def kl_rank(state: KlState, rng: np.random.Generator, slate: Buffer) -> None:
 
 
 @hot
+def ucb1_served(state: Ucb1State, slate: Buffer) -> None:
+    state.beliefs.clock[0] += 1
+    if crowded(state.beliefs):
+        choose_ucb1(state, state.beliefs, math.log(max(state.beliefs.clock[0] - 1, 1)))
+
+
+@hot
+def kl_served(state: KlState, slate: Buffer) -> None:
+    state.beliefs.clock[0] += 1
+    if crowded(state.beliefs):
+        choose_kl(state, state.beliefs, kl_level(state.beliefs.clock[0], state.constants[0]))
+
+
+@hot
 def ucb1_learn(state: Ucb1State, slate: Buffer, clicks: Bools) -> bool:
     learn_cascade(state.beliefs, slate, clicks)
     return False
@@ -126,6 +140,7 @@ class CascadeUCB1(Ranker):
     regret_bound = "O(L log(T) / Delta)"
     compiled_rank = ucb1_rank
     compiled_learn = ucb1_learn
+    compiled_served = ucb1_served
 
     def __init__(
         self,
@@ -150,6 +165,7 @@ class CascadeKLUCB(Ranker):
     regret_bound = "O(L log(T) / Delta)"
     compiled_rank = kl_rank
     compiled_learn = kl_learn
+    compiled_served = kl_served
 
     def __init__(
         self,

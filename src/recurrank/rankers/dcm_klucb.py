@@ -23,7 +23,7 @@ from recurrank._arrays import Bools, Floats
 from recurrank._compiled import hot, inner
 from recurrank.catalogue import Catalogue
 from recurrank.rankers.cascade_ucb import Exploration, kl_index, kl_level, show
-from recurrank.rankers.optimism import Beliefs, no_beliefs, observe, same_counts, selector
+from recurrank.rankers.optimism import Beliefs, crowded, no_beliefs, observe, same_counts, selector
 from recurrank.rankers.ranker import Buffer, Ranker, Seed, register
 
 
@@ -40,6 +40,13 @@ def rank(state: State, rng: np.random.Generator, slate: Buffer) -> None:
     state.beliefs.clock[0] += 1
     choose(state, state.beliefs, kl_level(state.beliefs.clock[0], state.constants[0]))
     show(state.beliefs, slate)
+
+
+@hot
+def served(state: State, slate: Buffer) -> None:
+    state.beliefs.clock[0] += 1
+    if crowded(state.beliefs):
+        choose(state, state.beliefs, kl_level(state.beliefs.clock[0], state.constants[0]))
 
 
 @hot
@@ -69,6 +76,7 @@ class DCMKLUCB(Ranker):
     regret_bound = "O(L log(T) / Delta)"
     compiled_rank = rank
     compiled_learn = learn
+    compiled_served = served
 
     def __init__(
         self,

@@ -32,6 +32,8 @@ STEPS = 64
 """In how many steps those that are near wait."""
 STAY = 40
 """Choices from one look at all items to the next, if all goes well."""
+CROWD = 16
+"""Items that take part, per position, before a ranker that only learns puts them in order."""
 STEEP = 1e290
 """A slope that bounds nothing (but times zero is zero)."""
 ROUNDING = 1e-12
@@ -83,6 +85,15 @@ def observe(beliefs: Beliefs, item: int, clicked: bool) -> None:
         beliefs.inside[item] = TAKES_PART
         beliefs.near[beliefs.counts[PART]] = item
         beliefs.counts[PART] += 1
+
+
+@inner
+def crowded(beliefs: Beliefs) -> bool:
+    """Whether so many items were observed since the last choice that every copy would have to put them in their places.
+
+    A ranker that learns what copies have served makes a choice of its own only then, and shows it to nobody.
+    """
+    return bool(beliefs.counts[PART] > CROWD * len(beliefs.best))
 
 
 @hot

@@ -25,7 +25,7 @@ from recurrank._arrays import Bools, Floats
 from recurrank._compiled import hot, inner
 from recurrank.catalogue import Catalogue
 from recurrank.rankers.cascade_ucb import show
-from recurrank.rankers.optimism import STEEP, Beliefs, no_beliefs, observe, same_counts, selector
+from recurrank.rankers.optimism import STEEP, Beliefs, crowded, no_beliefs, observe, same_counts, selector
 from recurrank.rankers.options import Epsilon, Examination
 from recurrank.rankers.ranker import Buffer, Ranker, Seed, register
 
@@ -64,6 +64,13 @@ def rank(state: State, rng: np.random.Generator, slate: Buffer) -> None:
 
 
 @hot
+def served(state: State, slate: Buffer) -> None:
+    state.beliefs.clock[0] += 1
+    if crowded(state.beliefs):
+        choose(state, state.beliefs, math.log(state.beliefs.clock[0]))
+
+
+@hot
 def learn(state: State, slate: Buffer, clicks: Bools) -> bool:
     for k in range(len(clicks)):
         observe(state.beliefs, slate.items[k], clicks[k])
@@ -81,6 +88,7 @@ class PBMUCB(Ranker):
     regret_bound = "O(L log(T) / Delta)"
     compiled_rank = rank
     compiled_learn = learn
+    compiled_served = served
 
     def __init__(
         self,

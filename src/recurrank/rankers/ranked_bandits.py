@@ -124,13 +124,23 @@ def rank(state: State, rng: np.random.Generator, slate: Buffer) -> None:
         slate.items[k] = item
 
 
+@hot
+def served(state: State, slate: Buffer) -> None:
+    state.counts[CLOCK] += 1
+    if state.counts[KIND] != EXP3:
+        state.arms.times[LEVEL], state.arms.times[X] = _moment(state, state.counts[CLOCK])
+
+
 @inner
 def _keep_time(state: State) -> None:
-    """What the indices of this round depend on; now and then the blocks of all arms are played for the rounds to come."""
+    """What the indices of this round depend on; now and then the blocks of all arms are played for the rounds to come.
+
+    That is so every SPAN rounds, and where slates that copies have served took it beyond the rounds that were played for.
+    """
     t, arms = state.counts[CLOCK], state.arms
     times = arms.times
     times[LEVEL], times[X] = _moment(state, t)
-    if t % SPAN == 1:
+    if t % SPAN == 1 or times[X] > times[AHEAD]:
         times[AHEAD] = _moment(state, t + SPAN)[1]
         # Of the order by which a tangent of KL-UCB, made when all arms were last chosen, is too high; UCB1 has none.
         times[MARGIN] = min(1e-4 * (state.counts[ITEMS] / t) ** 2, 1e-2) if state.counts[KIND] == KLUCB else 0.0
@@ -241,6 +251,7 @@ class RankedBandits(Ranker):
     regret_bound = "O(K sqrt(L T log(L))) against (1 - 1/e) of the best, with Exp3"
     compiled_rank = rank
     compiled_learn = learn
+    compiled_served = served
 
     def __init__(
         self,

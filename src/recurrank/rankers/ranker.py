@@ -23,7 +23,7 @@ from numba.extending import overload
 from numpy.typing import ArrayLike
 
 from recurrank._arrays import Bools, Ints, as_count
-from recurrank._compiled import HOT, contributes, hot
+from recurrank._compiled import PART, contributes, hot
 from recurrank.catalogue import Catalogue, as_catalogue
 from recurrank.plugins import plainly
 from recurrank.rankers.knowledge import Knowledge
@@ -376,19 +376,19 @@ def drop(state: Any, slate: Buffer) -> None:
         own(state, slate)
 
 
-@overload(rank, jit_options=HOT, strict=False)
+@overload(rank, jit_options=PART, strict=False)
 def _rank(state: Any, rng: Any, slate: Any) -> Any:
     own = _compiled[state.instance_class].compiled_rank
     return lambda state, rng, slate: own(state, rng, slate)
 
 
-@overload(learn, jit_options=HOT, strict=False)
+@overload(learn, jit_options=PART, strict=False)
 def _learn(state: Any, slate: Any, clicks: Any) -> Any:
     own = _compiled[state.instance_class].compiled_learn
     return lambda state, slate, clicks: own(state, slate, clicks)
 
 
-@overload(served, jit_options=HOT, strict=False)
+@overload(served, jit_options=PART, strict=False)
 def _served(state: Any, rng: Any, slate: Any, rules: Any) -> Any:
     kind = _compiled[state.instance_class]
     own, again, always = kind.compiled_served, kind.compiled_rank, kind.counted_in_0_1_0
@@ -406,7 +406,7 @@ def _served(state: Any, rng: Any, slate: Any, rules: Any) -> Any:
     return choose
 
 
-@overload(drop, jit_options=HOT, strict=False)
+@overload(drop, jit_options=PART, strict=False)
 def _drop(state: Any, slate: Any) -> Any:
     own = _compiled[state.instance_class].compiled_drop
     if own is None:

@@ -17,7 +17,7 @@ from recurrank._arrays import Bools, Floats, Ints
 from recurrank._compiled import hot, inner
 from recurrank.catalogue import Catalogue
 from recurrank.rankers.cascade_ucb import show
-from recurrank.rankers.optimism import Beliefs, no_beliefs, observe, same_counts, selector
+from recurrank.rankers.optimism import Beliefs, crowded, no_beliefs, observe, same_counts, selector
 from recurrank.rankers.options import Option
 from recurrank.rankers.ranker import Buffer, Ranker, Seed, nothing_served, register
 
@@ -81,6 +81,13 @@ def greedy_rank(state: GreedyState, rng: np.random.Generator, slate: Buffer) -> 
 
 
 @hot
+def greedy_served(state: GreedyState, slate: Buffer) -> None:
+    state.beliefs.clock[0] += 1
+    if crowded(state.beliefs):
+        choose(state, state.beliefs, 0.0)
+
+
+@hot
 def greedy_learn(state: GreedyState, slate: Buffer, clicks: Bools) -> bool:
     for k in range(len(clicks)):
         observe(state.beliefs, slate.items[k], clicks[k])
@@ -141,6 +148,7 @@ class EpsilonGreedy(Ranker):
     regret_bound = "linear in T"
     compiled_rank = greedy_rank
     compiled_learn = greedy_learn
+    compiled_served = greedy_served
 
     def __init__(
         self,

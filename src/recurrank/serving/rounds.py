@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from recurrank._arrays import Bools, Ints
-from recurrank._compiled import hot
+from recurrank._compiled import loop
 from recurrank.rankers.ranker import Buffer, drop, learn, rank, served
 from recurrank.serving.events import Kind
 from recurrank.serving.tally import Tally, tally_round
@@ -19,7 +19,7 @@ SERVED, LEARNED, DROPPED = int(Kind.SERVED), int(Kind.LEARNED), int(Kind.DROPPED
 DUE, STRANGE = 1, 2
 
 
-@hot
+@loop
 def draw(state: Any, rng: np.random.Generator, slate: Buffer, items: Any, marks: Ints, used: Ints) -> None:
     """As many slates as ``items`` has rows; ``used`` is how many rows of each one's marks say something."""
     positions = len(slate.items)
@@ -35,7 +35,7 @@ def draw(state: Any, rng: np.random.Generator, slate: Buffer, items: Any, marks:
             marks[i, k, 0], marks[i, k, 1] = slate.marks[k, 0], slate.marks[k, 1]
 
 
-@hot
+@loop
 def fold(
     state: Any,
     rng: np.random.Generator,

@@ -7,14 +7,14 @@ from typing import Any
 import numpy as np
 
 from recurrank._arrays import Bools, Floats, Ints
-from recurrank._compiled import hot, interpreted
+from recurrank._compiled import interpreted, loop
 from recurrank.clicks.model import ClickModel, examine, sample
 from recurrank.plugins import plainly
 from recurrank.rankers.ranker import Buffer, Ranker, learn, rank
 from recurrank.seeds import stream
 
 
-@hot
+@loop
 def play(
     state: Any,
     rng: np.random.Generator,

@@ -1,0 +1,148 @@
+"""Machine code for whole loops only: functions that are inlined are never compiled on their own.
+
+numba optimises each function and turns it into machine code before it compiles its callers, which contain the function once
+more: a helper five calls below a loop is optimised and compiled six times, five of them for nothing. Here a function that only
+compiled code calls stays what it was lowered to (:class:`Part`), and is cached on disk as LLVM bitcode. What Python calls is
+optimised once, as a whole (:class:`Whole`).
+"""
+
+from __future__ import annotations
+
+import functools
+import logging
+import threading
+from typing import Any
+
+import llvmlite.binding as llvm
+from numba.core import caching, codegen, compiler
+
+_Library: Any = codegen.JITCodeLibrary
+_Compiler: Any = compiler.Compiler
+_CacheImpl: Any = caching.CompileResultCacheImpl
+PART = "part"
+"""How a part is called in the disk cache, where numba has "object" and "bitcode"."""
+
+
+COMPILING = "recurrank: compiling, which takes some seconds; later runs find the result on disk"
+PATIENCE = 1.0
+"""Seconds of compilation until a line on standard error says what is going on."""
+
+
+class Part(_Library):  # type: ignore[misc]
+    """A function that callers link to: no machine code, and no optimisation but that of its size."""
+
+    @property
+    def codegen(self) -> Any:
+        """What numba asks to set the globals of the machine code, of which there is none."""
+        return _NoGlobals
+
+    def get_pointer_to_function(self, name: str) -> int:
+        self._ensure_finalized()
+        return 0
+
+    def serialize_using_object_code(self) -> tuple[str, str, bytes]:
+        self._ensure_finalized()
+        return self.name, PART, self._final_module.as_bitcode()
+
+    @classmethod
+    def restored(cls, generator: Any, name: str, bitcode: bytes) -> Part:
+        part = cls(generator, name)
+        part._final_module = llvm.parse_bitcode(bitcode)
+        part._finalize_final_module()
+        return part
+
+    def _optimize_functions(self, ll_module: Any) -> None:
+        ll_module.data_layout = self._codegen._data_layout
+
+    def _optimize_final_module(self) -> None:
+        passes = llvm.create_new_module_pass_manager()
+        passes.add_sroa_pass()
+        passes.add_simplify_cfg_pass()
+        passes.add_dead_code_elimination_pass()
+        passes.add_global_dead_code_eliminate_pass()
+        passes.run(self._final_module, self._codegen._pass_builder())
+
+    def _finalize_final_module(self) -> None:
+        self._finalize_dynamic_globals()
+        self._verify_declare_only_symbols()
+        self._finalized = True
+
+
+class Whole(_Library):  # type: ignore[misc]
+    """A function that Python calls, with its parts: optimised once. (numba does it twice, to prune references.)"""
+
+    def _optimize_functions(self, ll_module: Any) -> None:
+        ll_module.data_layout = self._codegen._data_layout
+
+    def _optimize_final_module(self) -> None:
+        passes, builder = self._codegen._module_pass_manager()
+        passes.run(self._final_module, builder)
+
+
+class _NoGlobals:
+    @staticmethod
+    def set_env(name: str, environment: Any) -> None:
+        """Callers set it in their own machine code."""
+
+
+class PartCompiler(_Compiler):  # type: ignore[misc]
+    """numba's compiler, into a :class:`Part`."""
+
+    def define_pipelines(self) -> Any:
+        _compile_into(self.state, Part)
+        return super().define_pipelines()
+
+
+class WholeCompiler(_Compiler):  # type: ignore[misc]
+    """numba's compiler, into a :class:`Whole`; says so if that takes long."""
+
+    def define_pipelines(self) -> Any:
+        _compile_into(self.state, Whole)
+        return super().define_pipelines()
+
+    def _compile_core(self) -> Any:
+        patience = threading.Timer(PATIENCE, _say)
+        patience.daemon = True
+        patience.start()
+        try:
+            return super()._compile_core()
+        finally:
+            patience.cancel()
+
+
+@functools.cache
+def _say() -> None:
+    """Once a process: why nothing seems to happen."""
+    logging.getLogger(__name__).warning(COMPILING)
+
+
+def _compile_into(state: Any, library: type[Any]) -> None:
+    state.library = library(state.targetctx.codegen(), state.func_id.func_qualname)
+    state.library.enable_object_caching()
+
+
+class PartsCache(_CacheImpl):  # type: ignore[misc]
+    """numba's form of compiled functions on disk, and that of parts."""
+
+    def rebuild(self, target_context: Any, payload: Any) -> Any:
+        if payload[0][1] != PART:
+            return super().rebuild(target_context, payload)
+        found = super().rebuild(_PartContext(target_context), payload)
+        return found._replace(target_context=target_context)
+
+
+class _PartContext:
+    """A target of numba's whose libraries come back as parts."""
+
+    def __init__(self, context: Any) -> None:
+        self._context = context
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._context, name)
+
+    def codegen(self) -> _PartContext:
+        return self
+
+    def unserialize_library(self, serialized: tuple[str, str, bytes]) -> Part:
+        name, _, bitcode = serialized
+        return Part.restored(self._context.codegen(), name, bitcode)
