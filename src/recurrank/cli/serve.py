@@ -68,26 +68,35 @@ def command(
 
     Every option can also be set in the environment, as RECURRANK_PORT, or in a TOML file.
     """
-    from threadpoolctl import threadpool_limits
-
-    from recurrank.serving.auth import open_keys
-    from recurrank.serving.demo import Demo
     from recurrank.serving.http.connections import Crowd
     from recurrank.serving.http.gate import Limits
-    from recurrank.serving.http.keyring import KeyRing
     from recurrank.serving.json_log import log_as_json
-    from recurrank.serving.run import serve
-    from recurrank.serving.service import Service
-    from recurrank.serving.store import StoreError, open_store
 
     if rate is not None and not 0 < rate < float("inf"):
         raise ValueError(f"rate: {rate} is not a number of requests per second; give a number above 0")
     hosts = ("127.0.0.1", "localhost", "[::1]", host.lower(), *(name.lower() for name in allow_host))
     limits = Limits(body=max_body << 20, catalogue=max_catalogue << 20, rate=rate, hosts=hosts, origins=tuple(allow_origin))
     crowd = Crowd(connections=max_connections, per_address=max(1, max_connections // 2), waiting=max_waiting)
+    log = log_as_json()
+    try:
+        _serve(store, host, port, limits, crowd, demo)
+    except (ValueError, OSError) as error:  # options were sound, so it is the server that fails: its log says why
+        log.critical("the server cannot run", why=" ".join(str(error).split()))
+        raise SystemExit(2) from None
+
+
+def _serve(store: str, host: str, port: int, limits: Any, crowd: Any, demo: bool) -> None:
+    from threadpoolctl import threadpool_limits
+
+    from recurrank.serving.auth import open_keys
+    from recurrank.serving.demo import Demo
+    from recurrank.serving.http.keyring import KeyRing
+    from recurrank.serving.run import serve
+    from recurrank.serving.service import Service
+    from recurrank.serving.store import StoreError, open_store
+
     if demo:
         threadpool_limits(1)  # its matrices are small: threads would only take processors from the visitors
-    log_as_json()
     showing = Demo() if demo else None
     address = showing.address if showing else store
     try:

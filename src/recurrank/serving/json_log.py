@@ -28,8 +28,8 @@ def frames(error: BaseException) -> list[str]:
     return lines if cause is None else [*lines, "because of", *frames(cause)]
 
 
-def log_as_json(file: TextIO | None = None) -> None:
-    """Write log lines as JSON, to standard error by default."""
+def log_as_json(file: TextIO | None = None) -> Any:
+    """Write log lines as JSON, to standard error by default; the log of the server itself."""
     stamp = structlog.processors.TimeStamper(fmt="iso", utc=True)
     render = structlog.processors.JSONRenderer()
     structlog.configure(
@@ -38,6 +38,7 @@ def log_as_json(file: TextIO | None = None) -> None:
         cache_logger_on_first_use=file is None,
     )
     logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)
+    return structlog.get_logger("recurrank.run")
 
 
 def _only_frames(_: Any, __: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import threading
@@ -12,7 +13,7 @@ import structlog
 import uvicorn
 
 from recurrank.serving.http.app import Pages, make_app
-from recurrank.serving.http.connections import ACCEPT, Connections, Crowd, lengthen_queue
+from recurrank.serving.http.connections import ACCEPT, Connections, Crowd, lengthen_queue, new_event_loop
 from recurrank.serving.http.gate import Limits
 from recurrank.serving.http.keyring import KeyRing
 from recurrank.serving.json_log import log_as_json
@@ -55,7 +56,8 @@ def serve(
     # uvicorn raises a signal again once it has drained; by then it has done its work
     before = {number: signal.signal(number, lambda *_: None) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
-        server.run()
+        with asyncio.Runner(loop_factory=new_event_loop) as runner:
+            runner.run(server.serve())
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)

@@ -15,6 +15,8 @@ from __future__ import annotations
 import asyncio
 import functools
 import os
+import re
+import selectors
 import socket
 from collections import Counter
 from typing import Any, NamedTuple
@@ -27,9 +29,13 @@ HEAD = 64 << 10
 """Bytes that the headers of a request may have."""
 SWEEP = 1.0
 """Seconds between two looks at who has been silent for too long."""
-ACCEPT, BACKLOG = 64, 1_024
-"""Connections that are accepted in one turn of the event loop, and that the system keeps until then."""
-RESERVE = 64 + 4 * ACCEPT
+ACCEPT, BACKLOG = 8, 1_024
+"""Connections that are accepted in one turn of the event loop, and that the system keeps until then. Accepting one takes as
+long as answering one: a crowd that comes at once must not fill a turn in which others wait."""
+TURN = 32
+"""Connections that are read in one turn of the event loop. A request takes a few turns from its first byte to its answer, so
+under overload a turn that reads from all connections would delay those that were taken by several times that."""
+RESERVE = 320
 """File descriptors that are kept for the store, uploads and other processes, and for connections that are just accepted."""
 PROBES = (b"/healthz", b"/readyz")
 
@@ -91,6 +97,10 @@ class Connections:
             self._sweeping = new.loop.call_later(SWEEP, self._sweep, new.loop)
         return True
 
+    def full(self) -> bool:
+        """Whether as many requests wait for their answers as may."""
+        return self.waiting >= self.crowd.waiting
+
     def forget(self, gone: Connection) -> None:
         if gone in self.open:
             del self.open[gone]
@@ -150,6 +160,11 @@ class Connection(HttpToolsProtocol):
     def data_received(self, data: bytes) -> None:
         if self.transport.is_closing():
             return
+        if self._head == 0 and self._all.full() and (self.cycle is None or self.cycle.response_complete) and _whole(data):
+            self._all.silent.pop(self, None)
+            self._all.idle.pop(self, None)
+            self._refuse()  # without parsing it: refusing has to be cheap
+            return
         if self._head >= 0:  # the first bytes of a request, or more of its headers
             if self._head == 0:
                 self._all.idle.pop(self, None)
@@ -167,12 +182,10 @@ class Connection(HttpToolsProtocol):
     def on_headers_complete(self) -> None:
         self._head, self._due = -1, float("inf")
         self._all.silent.pop(self, None)
-        overloaded = self._all.waiting >= self._all.crowd.waiting and not self.url.startswith(PROBES)
+        overloaded = self._all.full() and not self.url.startswith(PROBES)
         if overloaded and (self.cycle is None or self.cycle.response_complete):
-            self._all.refused["requests"] += 1
             self.cycle = _DONE  # type: ignore[assignment]
-            self.transport.write(_BUSY)
-            self._rest()
+            self._refuse()
             return
         self.scope["state"]["connection"] = self
         super().on_headers_complete()
@@ -197,6 +210,11 @@ class Connection(HttpToolsProtocol):
         super().on_response_complete()
         if not self.pipeline:
             self._rest()
+
+    def _refuse(self) -> None:
+        self._all.refused["requests"] += 1
+        self.transport.write(_BUSY)
+        self._rest()
 
     def _rest(self) -> None:
         """Nothing is asked now."""
@@ -231,6 +249,40 @@ class _Done:
 
 
 _DONE = _Done()
+
+_LENGTH = re.compile(rb"\r\ncontent-length:[ \t]*([0-9]{1,7})[ \t]*(?=\r\n)", re.IGNORECASE)
+_TRICKY = re.compile(rb"\r\n(?:transfer-encoding|expect|upgrade|connection)[ \t]*:", re.IGNORECASE)
+
+
+def _whole(data: bytes) -> bool:
+    """Whether these bytes are surely exactly one request, its body included, and not one that is always answered."""
+    end = data.find(b"\r\n\r\n")
+    if not 0 < end < 8192 or data.partition(b" ")[2].startswith(PROBES):
+        return False
+    head = data[: end + 2]
+    lengths = _LENGTH.findall(head)
+    if len(lengths) != head.lower().count(b"content-length") or len(lengths) > 1 or _TRICKY.search(head):
+        return False
+    return len(data) == end + 4 + (int(lengths[0]) if lengths else 0)
+
+
+class FairSelector(selectors.DefaultSelector):
+    """Gives the event loop at most ``TURN`` of the connections that are ready; the others come in the next turns."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._left: list[tuple[selectors.SelectorKey, int]] = []
+
+    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        ready = self._left or super().select(timeout)
+        self._left = ready[TURN:]
+        known = self.get_map()
+        return [(key, events) for key, events in ready[:TURN] if known.get(key.fd) is key]  # not closed meanwhile
+
+
+def new_event_loop() -> asyncio.AbstractEventLoop:
+    """The event loop of a server."""
+    return asyncio.SelectorEventLoop(FairSelector())
 
 
 def lengthen_queue(listening: Any) -> None:
