@@ -22,13 +22,15 @@ import recurrank as rr
 from benchmarks.measure import Figure, at_least, at_most
 from benchmarks.users import Habits, regret_of, visit
 from recurrank.catalogue import Catalogue
-from recurrank.serving.fold import Config
 from recurrank.serving.service import Service, Settings
+from recurrank.serving.spec import RankerSpec
 from recurrank.serving.store import open_store
 from recurrank.serving.store.base import Report, Serve
 
 ITEMS, DIM, POSITIONS = 100_000, 10, 10
 SECONDS, TIMES = 4.0, 3
+TOGETHER = 20_000
+"""Slates written in one transaction, when a log is made."""
 Requests = list[list[str]]
 
 
@@ -108,14 +110,12 @@ def write_log(folder: str, events: int) -> None:
     problem = rr.synthetic(items=ITEMS, dim=DIM, seed=0)
     store = open_store(f"sqlite:///{folder}/log.db")
     service = Service(store, seed=0, start=False, settings=Settings(snapshot_events=10**9, snapshot_seconds=1e9))
-    config = Config(
-        algorithm="recurrank", positions=POSITIONS, rounds=10**7, seed=0, window_seconds=1e6, unreported="drop", options={}
-    )
+    config = RankerSpec(algorithm="recurrank", positions=POSITIONS, rounds=10**7, window_seconds=1e6)
     service.create("films", config, Catalogue(problem.features))
-    desk, rng = service.desk("films"), np.random.default_rng(0)
+    hosted, rng = service.hosted("films"), np.random.default_rng(0)
     for group in range(events // 2000):
         slates = [f"{group:06}-{place}" for place in range(1000)]
-        store.commit([Serve(slate, desk.stored.number, desk.draw()[0]) for slate in slates])
+        store.commit([Serve(slate, hosted.stored.number, hosted.draw()[0]) for slate in slates])
         clicks = (rng.random((1000, POSITIONS)) < 0.2).tolist()
         store.commit([Report(s, tuple(k for k, c in enumerate(row) if c), True) for s, row in zip(slates, clicks, strict=True)])
         if group % 50 == 49:
@@ -137,21 +137,17 @@ def write_rankers(folder: str, rankers: int, events: int, opened: int) -> None:
     """Many rankers, ten of them busy, with snapshots; a part of the slates is open."""
     service = Service(open_store(f"sqlite:///{folder}/log.db"), seed=0, start=False)
     rng, slates = np.random.default_rng(0), (events + opened) // 2
+    spec = RankerSpec(algorithm="recurrank", positions=POSITIONS, rounds=10**7, window_seconds=1e6)
     for number in range(rankers):
-        config = Config(
-            algorithm="recurrank", positions=POSITIONS, rounds=10**7, seed=0, window_seconds=1e6, unreported="drop", options={}
-        )
-        service.create(f"r{number}", config, Catalogue(rng.standard_normal((100, 5))))
-    desks = [service.desk(f"r{number}") for number in range(10)]
-    for start in range(0, slates, 1000):
-        names = [f"{start:07}-{place}" for place in range(1000)]
-        service.store.commit([Serve(s, desks[i % 10].stored.number, desks[i % 10].draw()[0]) for i, s in enumerate(names)])
-        service.store.commit([Report(s, (0,), True) for s in names[: 1000 - 1000 * opened // slates]])
-        if start % 20_000 == 0:
-            service.step()
+        service.create(f"r{number}", spec, Catalogue(rng.standard_normal((100, 5))))
+    busy = [service.hosted(f"r{number}") for number in range(10)]
+    for start in range(0, slates, TOGETHER):
+        drawn = [busy[place % 10].draw()[0] for place in range(TOGETHER)]
+        names = [f"{start:07}-{place}" for place in range(TOGETHER)]
+        service.store.commit([Serve(s, busy[i % 10].stored.number, drawn[i]) for i, s in enumerate(names)])
+        service.store.commit([Report(s, (0,), True) for s in names[: TOGETHER - TOGETHER * opened // slates]])
     service.step()
-    for name in service.names():
-        service._keep(service.desk(name), 0.0)
+    service.learner.keep_all(float("inf"))
     service.close()
 
 

@@ -168,7 +168,7 @@ def test_state_and_log_are_files(http, server):
     state = http.get("/dash/rankers/films/state")
     assert 'filename="films.recurrank"' in state.headers["content-disposition"]
     catalogue = Catalogue([item["features"] for item in body["items"]], [item["id"] for item in body["items"]])
-    assert rr.load(state.content, catalogue).save() == server.service.desk("films").fold.ranker.save()
+    assert rr.load(state.content, catalogue).save() == server.service.hosted("films").fold.ranker.save()
     lines = [json.loads(line) for line in http.get("/dash/rankers/films/log").text.splitlines()]
     assert [line["kind"] for line in lines] == ["created", *["served"] * 10, *["learned"] * 10]
     assert all(len(line["items"]) == 3 for line in lines[1:])

@@ -22,7 +22,7 @@ def server(tmp_path_factory):
     with httpx.Client(base_url=running.url, timeout=60) as http:
         http.put("/v1/rankers/films", json=ranker(ids=[*STRANGE, *(f"Item {n:03}" for n in range(80))]))
         use(http, "films", 30)
-        until(lambda: running.service.desk("films").fold.counts["learned"] == 30)
+        until(lambda: running.service.hosted("films").fold.counts["learned"] == 30)
     yield running
     running.stop()
 
@@ -99,7 +99,7 @@ def test_feedback_arrives_on_the_page(server, open_page, http, said):
     page = open_page()
     page.goto(f"{server.url}/rankers/films")
     page.locator("body[data-complete]").wait_for()
-    learned = server.service.desk("films").fold.counts["learned"]
+    learned = server.service.hosted("films").fold.counts["learned"]
     use(http, "films", 2)
     expect(page.locator("#fact-learned")).to_have_text(str(learned + 2))
     assert said == []
@@ -116,7 +116,7 @@ def test_more_tabs_than_a_browser_has_connections(server, open_page, http, said)
     for page in pages:
         page.locator("body[data-complete]").wait_for()
     pages.pop(0).close()
-    learned = server.service.desk("films").fold.counts["learned"]
+    learned = server.service.hosted("films").fold.counts["learned"]
     use(http, "films", 1)
     for page in pages:
         expect(page.locator("#fact-learned")).to_have_text(str(learned + 1))
@@ -188,9 +188,9 @@ def test_state_and_log_can_be_had(server, open_page, said):
     page.locator("body[data-complete]").wait_for()
     with page.expect_download() as state:
         page.get_by_role("link", name="Download state").click()
-    desk = server.service.desk("films")
+    hosted = server.service.hosted("films")
     saved = state.value.path().read_bytes()
-    assert rr.load(saved, Catalogue(desk.catalogue.features, desk.catalogue.ids)).served == desk.fold.counts["served"]
+    assert rr.load(saved, Catalogue(hosted.catalogue.features, hosted.catalogue.ids)).served == hosted.fold.counts["served"]
     with page.expect_download() as log:
         page.get_by_role("link", name="Download log").click()
     lines = log.value.path().read_text(encoding="utf-8").splitlines()

@@ -18,7 +18,7 @@ from tests.dashboard.running import Server, ranker
 from tests.serving.running import serving, until
 
 from recurrank.serving import auth
-from recurrank.serving.http import app, fast_routes, keyring
+from recurrank.serving.http import app, keyring
 from recurrank.serving.http.routes import PUBLIC, Route, Table
 
 DOCUMENTED = re.findall(
@@ -60,24 +60,15 @@ class Guarded:
 def guarded(tmp_path_factory):
     reached: list[tuple[str, str]] = []
     with pytest.MonkeyPatch.context() as patch:  # note which handler is called, before it is
-        check = app.same_route
 
-        def same_route(connection, handler) -> None:
-            check(connection, handler)
-            reached.append(handler.opt["route"])
+        def noting(route: Route) -> Route:
+            async def handler(request):
+                reached.append((route.method, route.path))
+                return await route.handler(request)
 
-        def noting(name: str, route: tuple[str, str]):
-            answer = getattr(fast_routes.FastRoutes, name)
+            return route._replace(handler=handler)
 
-            def noted(self, parameters, body):
-                reached.append(route)
-                return answer(self, parameters, body)
-
-            patch.setattr(fast_routes.FastRoutes, name, noted)
-
-        patch.setattr(app, "same_route", same_route)
-        noting("rank_bytes", ("POST", "/v1/rankers/{name}/rank"))
-        noting("feedback_bytes", ("POST", "/v1/feedback"))
+        patch.setattr(app, "Table", lambda routes: Table(map(noting, routes)))
         running = Guarded(tmp_path_factory.mktemp("guarded"))
         running.reached = reached
         yield running

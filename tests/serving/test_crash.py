@@ -23,14 +23,14 @@ CHILD = """
 import os, sys, threading
 from recurrank import synthetic
 from recurrank.catalogue import Catalogue
-from recurrank.serving.fold import Config
+from recurrank.serving.spec import RankerSpec
 from recurrank.serving.service import Service, Settings
 from recurrank.serving.store import open_store
 from recurrank.serving.store.base import Report
 
 address, round_ = sys.argv[1:]
 service = Service(open_store(address), settings=Settings(refresh=0.02, snapshot_events=50, poll=0.01))
-config = Config(algorithm="recurrank", positions=3, rounds=2000, seed=0, window_seconds=0.05, unreported="drop", options={})
+config = RankerSpec(algorithm="recurrank", positions=3, rounds=2000, seed=0, window_seconds=0.05, unreported="drop", options={})
 service.create("films", config, Catalogue(synthetic(items=20, dim=3, seed=0).features))
 service.rank("films", f"{round_}-first")  # what is compiled is loaded before it counts
 service.feedback([Report(f"{round_}-first", (0,), True)])
@@ -71,14 +71,14 @@ def crashed(address: str, round_: int) -> list[list[str]]:
 def checked(address: str, acknowledged: list[list[str]]) -> None:
     service = Service(open_store(address), start=False)
     try:
-        desk = service.desk("films")
+        hosted = service.hosted("films")
         while service.lag():  # the first step closed the windows that were over
             service.step()
-        events = service.store.events(0, 10**6, desk.stored.number)
+        events = service.store.events(0, 10**6, hosted.stored.number)
         assert len({event.seq for event in events}) == len(events)
-        fold = new_fold(desk.config, desk.catalogue)
+        fold = new_fold(hosted.spec, hosted.catalogue)
         fold.apply(events)
-        assert fold.save() == desk.fold.save()
+        assert fold.save() == hosted.fold.save()
         ends = Counter(event.served for event in events if event.kind in (Kind.LEARNED, Kind.DROPPED))
         assert max(ends.values(), default=0) <= 1  # nothing is learned twice
         served = [event for event in events if event.kind == Kind.SERVED]
@@ -87,7 +87,7 @@ def checked(address: str, acknowledged: list[list[str]]) -> None:
         for _, slate, items in ranked:
             assert service.rank("films", slate).items == items.split(",")
         service.step()
-        assert desk.fold.counts["served"] == len(served)  # asking again served nothing new
+        assert hosted.fold.counts["served"] == len(served)  # asking again served nothing new
         learned = [slate for kind, slate, status in acknowledged if kind == "f" and status == "learned"]
         again = service.feedback([Report(slate, (0,), True) for slate in learned]) if learned else []
         assert set(again) <= {"duplicate"}

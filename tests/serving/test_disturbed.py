@@ -33,7 +33,7 @@ def sound(address: str, name: str = "films") -> dict[str, int]:
         assert done.returncode == 0, done.stdout + done.stderr
     service = Service(open_store(address), start=False)
     try:
-        return service.desk(name).fold.counts
+        return service.hosted(name).fold.counts
     finally:
         service.close()
 
@@ -213,11 +213,11 @@ def test_each_report_many_times_from_64_clients_is_the_sequential_run(tmp_path):
         assert sequential.feedback([Report(slate, tuple(clicks[slate]), True)]) == ["learned"]
     sequential.step()
     repeated = Service(open_store(f"sqlite:///{busy}"), start=False)
-    one, other = sequential.desk("films").fold, repeated.desk("films").fold
+    one, other = sequential.hosted("films").fold, repeated.hosted("films").fold
     assert len(one.ranker.history) == 0
     assert learned_of(one) == learned_of(other)
     assert one.tally.bins.sum() == other.tally.bins.sum()  # in which order they came is all that the two may differ in
-    fold = new_fold(repeated.desk("films").config, repeated.desk("films").catalogue)
+    fold = new_fold(repeated.hosted("films").config, repeated.hosted("films").catalogue)
     fold.apply(repeated.store.events(0, 10**6))
     assert fold.save() == other.save()
     sequential.close()

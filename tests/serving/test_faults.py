@@ -16,13 +16,14 @@ from tests.serving.running import until as wait_until
 import recurrank as rr
 from recurrank.catalogue import Catalogue
 from recurrank.serving import service as service_module
-from recurrank.serving.fold import Config, new_fold
+from recurrank.serving.fold import new_fold
 from recurrank.serving.service import NotFound, Service, Settings
+from recurrank.serving.spec import RankerSpec
 from recurrank.serving.store import StoreError, base, open_store, postgres, sqlite
 from recurrank.serving.store.base import Report
 from recurrank.serving.verify import verify
 
-CONFIG = Config(
+CONFIG = RankerSpec(
     algorithm="recurrank", positions=3, rounds=500, seed=0, window_seconds=60.0, unreported="drop", options={"delta": 0.5}
 )
 
@@ -124,10 +125,10 @@ def scenario(address: str, catalogue: Catalogue) -> tuple[dict, bytes, bytes]:
         assert insist(service.rank, "films", name).items == items
     assert service.names() == ["films"]
     assert verify(service.store).faults == [] or verify(service.store).faults == []  # a read that fails is a finding, once
-    desk = service.desk("films")
-    fold = new_fold(desk.config, desk.catalogue)
-    fold.apply(insist(service.store.events, 0, 10**6, desk.stored.number))
-    result = (desk.fold.counts, desk.fold.save(), fold.save())
+    hosted = service.hosted("films")
+    fold = new_fold(hosted.spec, hosted.catalogue)
+    fold.apply(insist(service.store.events, 0, 10**6, hosted.stored.number))
+    result = (hosted.fold.counts, hosted.fold.save(), fold.save())
     with contextlib.suppress(StoreError):
         service.close()
     with contextlib.suppress(StoreError):
@@ -229,7 +230,7 @@ def test_the_services_own_clock_may_jump(begin_on, address, catalogue):
     service.step()
     late = service.feedback([Report(one, (0,), True), Report(two, (2,), True), Report(three, (0,), True)])
     assert late == ["duplicate", "late", "late"]
-    counts = service.desk("films").fold.counts
+    counts = service.hosted("films").fold.counts
     assert counts == {"served": 3, "learned": 2, "dropped": 1, "clicks": 2}
 
 
@@ -241,22 +242,22 @@ def test_a_process_that_was_stopped_does_not_close_windows(address, catalogue, m
     try:
         service.create("films", CONFIG, catalogue)
         slate = service.rank("films").slate
-        wait_until(lambda: service.desk("films").open)
-        waiting = service._stopping.wait
+        wait_until(lambda: service.hosted("films").open)
+        waiting = service.learner.stopping.wait
 
         def overslept(seconds: float) -> bool:
-            monkeypatch.setattr(service._stopping, "wait", waiting)
+            monkeypatch.setattr(service.learner.stopping, "wait", waiting)
             clock.now += 3600
             return waiting(seconds)
 
-        monkeypatch.setattr(service._stopping, "wait", overslept)
+        monkeypatch.setattr(service.learner.stopping, "wait", overslept)
         wait_until(lambda: clock.now > 4000)
         time.sleep(0.2)
         assert service.feedback([Report(slate, (0,), True)]) == ["learned"]
         another = service.rank("films").slate
-        wait_until(lambda: service.desk("films").fold.counts["served"] == 2 and len(service.desk("films").open) == 1)
+        wait_until(lambda: service.hosted("films").fold.counts["served"] == 2 and len(service.hosted("films").open) == 1)
         clock.now += 61  # and time that passes in the usual way does
-        wait_until(lambda: service.desk("films").fold.counts["dropped"] == 1)
+        wait_until(lambda: service.hosted("films").fold.counts["dropped"] == 1)
         assert service.feedback([Report(another, (0,), True)]) == ["late"]
     finally:
         service.close()
@@ -277,10 +278,10 @@ def test_a_log_that_was_altered_stops_only_its_ranker(tmp_path, catalogue):
         )
     again = Service(open_store(f"sqlite:///{path}"), Time(), start=False)
     try:
-        assert set(again.broken) == {"films"}
-        assert again.broken["films"].startswith("event ")
-        assert again.desk("books").fold.counts["learned"] == 4
-        assert again.desk("films").fold.counts["learned"] == 0
+        assert set(again.registry.broken) == {"films"}
+        assert again.registry.broken["films"].startswith("event ")
+        assert again.hosted("books").fold.counts["learned"] == 4
+        assert again.hosted("films").fold.counts["learned"] == 0
     finally:
         again.close()
 
@@ -340,7 +341,7 @@ def test_killed_in_the_middle_of_a_migration(address, catalogue, monkeypatch):
     monkeypatch.setattr(store_module, "MIGRATIONS", [*store_module.MIGRATIONS, script])
     service = Service(open_store(address), Time(), seed=1, start=False)
     try:
-        assert service.desk("films").fold.counts["learned"] == 1
+        assert service.hosted("films").fold.counts["learned"] == 1
         if address.startswith("sqlite"):
             rows = service.store._reader.execute("SELECT count(*) FROM recurrank_two").fetchone()
         else:

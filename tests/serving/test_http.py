@@ -164,7 +164,7 @@ def test_a_large_catalogue_within_the_bounds_is_taken(tmp_path):
                 assert http.put("/v1/rankers/json", json={**asked, "items": items}).status_code == code
             if code == 200:
                 for name in ("csv", "json"):
-                    catalogue = running.service.desk(name).catalogue
+                    catalogue = running.service.hosted(name).catalogue
                     np.testing.assert_array_equal(catalogue.features, features)
                     assert list(catalogue.ids) == ids
         finally:

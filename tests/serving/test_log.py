@@ -12,8 +12,8 @@ import pytest
 
 from recurrank.catalogue import Catalogue
 from recurrank.cli import main
-from recurrank.serving.fold import Config
 from recurrank.serving.service import Service
+from recurrank.serving.spec import RankerSpec
 from recurrank.serving.store import open_store
 from recurrank.serving.store.base import Report
 
@@ -25,7 +25,7 @@ def store(tmp_path):
     """A file with the life of two rankers in it, one of them deleted."""
     address = f"sqlite:///{tmp_path}/x.db"
     service = Service(open_store(address), seed=0, start=False)
-    config = Config(algorithm="recurrank", positions=K, rounds=500, seed=0, window_seconds=60.0, unreported="drop", options={})
+    config = RankerSpec(algorithm="recurrank", positions=K, rounds=500, window_seconds=60.0)
     catalogue = Catalogue(np.random.default_rng(0).standard_normal((6, 2)), list("abcdef"))
     for name in ("films", "gone"):
         service.create(name, config, catalogue)

@@ -165,11 +165,11 @@ def test_two_servers_on_postgresql_and_one_is_killed(database):
         assert {b.feedback(slate, [0]) for slate in slates} == {"duplicate"}
     service = Service(open_store(database), start=False)
     try:
-        desk = service.desk("films")
-        fold = new_fold(desk.config, desk.catalogue)
-        events = service.store.events(0, 10**6, desk.stored.number)
+        hosted = service.hosted("films")
+        fold = new_fold(hosted.spec, hosted.catalogue)
+        events = service.store.events(0, 10**6, hosted.stored.number)
         fold.apply(events)
-        assert fold.save() == desk.fold.save()
+        assert fold.save() == hosted.fold.save()
         assert fold.counts["learned"] == 51
         assert max(Counter(event.served for event in events if event.kind == Kind.LEARNED).values()) == 1
     finally:

@@ -14,8 +14,9 @@ import pytest
 import recurrank as rr
 from recurrank.catalogue import Catalogue
 from recurrank.serving.events import Kind
-from recurrank.serving.fold import COUNTS, Config, Fold, new_fold
+from recurrank.serving.fold import COUNTS, Fold, new_fold
 from recurrank.serving.service import Conflict, NotFound, Service, Settings
+from recurrank.serving.spec import RankerSpec
 from recurrank.serving.store import open_store
 from recurrank.serving.store.base import Report
 
@@ -32,9 +33,9 @@ class Time:
         return self.now
 
 
-def config(**changes) -> Config:
+def config(**changes) -> RankerSpec:
     basic = {"algorithm": "recurrank", "positions": K, "rounds": 5000, "seed": 3, "window_seconds": 60.0, "unreported": "drop"}
-    return Config(**{**basic, "options": {}, **changes})
+    return RankerSpec(**{**basic, "options": {}, **changes})
 
 
 @pytest.fixture(scope="module")
@@ -67,19 +68,19 @@ def begin(address):
 
 def replayed(service: Service, name: str) -> bytes:
     """The state from the log alone."""
-    desk = service.desk(name)
-    fold = new_fold(desk.config, desk.catalogue)
-    fold.apply(service.store.events(0, 10**6, desk.stored.number))
+    hosted = service.hosted(name)
+    fold = new_fold(hosted.spec, hosted.catalogue)
+    fold.apply(service.store.events(0, 10**6, hosted.stored.number))
     return fold.save()
 
 
 def literal(service: Service, name: str) -> tuple:
     """The state from the log, an event at a time, by the library's own calls: the twin of the compiled fold."""
-    desk = service.desk(name)
-    ranker = new_fold(desk.config, desk.catalogue).ranker
+    hosted = service.hosted(name)
+    ranker = new_fold(hosted.spec, hosted.catalogue).ranker
     k, counts = ranker.positions, Counter()
-    shown, clicked, at = np.zeros(len(desk.catalogue)), np.zeros(len(desk.catalogue)), np.zeros(k)
-    for event in service.store.events(0, 10**6, desk.stored.number):
+    shown, clicked, at = np.zeros(len(hosted.catalogue)), np.zeros(len(hosted.catalogue)), np.zeros(k)
+    for event in service.store.events(0, 10**6, hosted.stored.number):
         if event.kind not in (Kind.SERVED, Kind.LEARNED, Kind.DROPPED):
             continue
         items = np.frombuffer(event.payload[: 4 * k], "<i4").astype(np.int64)
@@ -122,8 +123,8 @@ def test_the_compiled_fold_is_its_literal_twin(tmp_path, problem, catalogue, alg
                 service.feedback([Report(ranked.slate, tuple(clicks), True)])
         clock.now += 20
         service.step()
-    desk = service.desk("films")
-    fold, events = new_fold(desk.config, desk.catalogue), service.store.events(0, 10**6, desk.stored.number)
+    hosted = service.hosted("films")
+    fold, events = new_fold(hosted.spec, hosted.catalogue), service.store.events(0, 10**6, hosted.stored.number)
     assert {event.kind for event in events} == {1, 2, 3, 4, 5}
     for start in range(0, len(events), chunk):
         fold.apply(events[start : start + chunk])
@@ -141,8 +142,8 @@ def test_an_event_that_cannot_be_is_refused_and_those_before_it_are_folded(tmp_p
     service = Service(open_store(f"sqlite:///{tmp_path}/x.db"), Time(), seed=1, start=False)
     service.create("films", config(), catalogue)
     service.feedback([Report(service.rank("films").slate, (0,), True) for _ in range(5)])
-    desk = service.desk("films")
-    events = service.store.events(0, 100, desk.stored.number)
+    hosted = service.hosted("films")
+    events = service.store.events(0, 100, hosted.stored.number)
     good = events[5]
     wrong = {
         "short": good._replace(payload=good.payload[: 4 * K - 4]),
@@ -151,7 +152,7 @@ def test_an_event_that_cannot_be_is_refused_and_those_before_it_are_folded(tmp_p
         "item": good._replace(payload=np.array([ITEMS, 0, 1, 2], "<i4").tobytes()),
         "clicks": good._replace(clicks=b"12"),
     }[damage]
-    fold, sound = new_fold(desk.config, desk.catalogue), new_fold(desk.config, desk.catalogue)
+    fold, sound = new_fold(hosted.spec, hosted.catalogue), new_fold(hosted.spec, hosted.catalogue)
     with pytest.raises(ValueError, match=f"^event {good.seq}: "):
         fold.apply([*events[:5], wrong, *events[6:]])
     sound.apply(events[:5])
@@ -175,7 +176,7 @@ def test_rank_and_learn(begin, catalogue, problem):
     assert status["blocks"][0]["phase"] > 1
     assert 0 < status["click_rate"] < K
     assert status["best"][0]["low"] < status["best"][0]["high"]
-    assert service.desk("films").fold.save() == replayed(service, "films")
+    assert service.hosted("films").fold.save() == replayed(service, "films")
 
 
 def test_the_same_id_is_the_same_slate(begin, catalogue):
@@ -224,7 +225,7 @@ def test_what_becomes_of_reports(begin, catalogue):
     assert (status["learned"], status["dropped"], status["open"]) == (3, 1, 0)
     assert service.feedback([Report(three, (0,), True), Report(four, (0,), True)]) == ["late", "late"]
     assert status["clicks"] == 5  # 1 and 2 of one, 0 and 3 of two, 2 of four
-    assert service.desk("films").fold.save() == replayed(service, "films")
+    assert service.hosted("films").fold.save() == replayed(service, "films")
 
 
 def test_silence_can_count_as_no_click(begin, catalogue):
@@ -244,15 +245,15 @@ def test_a_dropped_slate_is_asked_for_again(begin, catalogue):
     clock = Time()
     service = begin(clock)
     service.create("films", config(), catalogue)
-    before = service.desk("films").fold.ranker.state.left.copy()
+    before = service.hosted("films").fold.ranker.state.left.copy()
     for _ in range(7):
         service.rank("films")
     service.step()
-    assert service.desk("films").fold.ranker.state.left.sum() == before.sum() - 7
+    assert service.hosted("films").fold.ranker.state.left.sum() == before.sum() - 7
     clock.now += 61
     service.step()
     service.step()
-    assert service.desk("films").fold.ranker.state.left.tolist() == before.tolist()
+    assert service.hosted("films").fold.ranker.state.left.tolist() == before.tolist()
 
 
 def test_a_new_start_finds_everything(begin, catalogue, problem):
@@ -262,13 +263,13 @@ def test_a_new_start_finds_everything(begin, catalogue, problem):
     waiting = [service.rank("films").slate for _ in range(50)]
     service.feedback([Report(slate, (0,), True) for slate in waiting[:30]])
     service.step()
-    before = service.desk("films").fold.save()
+    before = service.hosted("films").fold.save()
     again = begin(clock)  # with a snapshot, which close() took
-    assert again.desk("films").fold.save() == before
+    assert again.hosted("films").fold.save() == before
     assert again.status("films")["open"] == 20
     assert again.feedback([Report(slate, (0,), True) for slate in waiting]) == ["duplicate"] * 30 + ["learned"] * 20
     again.step()
-    assert again.desk("films").fold.save() == replayed(again, "films")
+    assert again.hosted("films").fold.save() == replayed(again, "films")
 
 
 @pytest.mark.parametrize("damage", ["torn", "altered", "gone"])
@@ -277,7 +278,7 @@ def test_a_snapshot_that_is_not_whole_is_made_up_for_by_the_log(begin, catalogue
     service.create("films", config(), catalogue)
     service.feedback([Report(service.rank("films").slate, (0,), True) for _ in range(60)])
     service.step()
-    before = service.desk("films").fold.save()
+    before = service.hosted("films").fold.save()
     service.close()
     if address.startswith("sqlite"):
         database, table, mark = sqlite3.connect(address.removeprefix("sqlite:///"), isolation_level=None), "snapshots", "?"
@@ -292,7 +293,7 @@ def test_a_snapshot_that_is_not_whole_is_made_up_for_by_the_log(begin, catalogue
             database.execute(f"UPDATE {table} SET state = {mark}", (wrong,))
     again = Service(open_store(address), Time(), start=False)
     try:
-        assert again.desk("films").fold.save() == before
+        assert again.hosted("films").fold.save() == before
     finally:
         again.close()
 
@@ -330,7 +331,7 @@ def test_other_algorithms_are_folds_too(begin, catalogue, problem, algorithm):
             clicks = tuple(int(k) for k in np.flatnonzero(model.sample(places, rng)))
             service.feedback([Report(one.slate, clicks, True)])
         service.step()
-    saved = service.desk("films").fold.save()
+    saved = service.hosted("films").fold.save()
     assert saved == replayed(service, "films")
     assert Fold.load(saved, catalogue).save() == saved
 
@@ -359,7 +360,7 @@ def test_each_report_many_times_from_many_threads_is_the_sequential_run(address,
         assert outcomes.count("learned") == 300
         assert outcomes.count("duplicate") == len(reports) - 300
         service.step()
-        fold = service.desk("films").fold
+        fold = service.hosted("films").fold
         assert fold.counts["learned"] == 300
         assert fold.counts["clicks"] == sum(map(len, clicks.values()))
         assert fold.save() == replayed(service, "films")
@@ -371,7 +372,7 @@ def test_each_report_many_times_from_many_threads_is_the_sequential_run(address,
         for slate in slates:
             calm.feedback([Report(slate, clicks[slate], True)])
         calm.step()
-        assert calm.desk("films").fold.counts == fold.counts
+        assert calm.hosted("films").fold.counts == fold.counts
         calm.close()
     finally:
         service.close()

@@ -14,13 +14,14 @@ from tests.serving.running import until
 
 from recurrank.catalogue import Catalogue
 from recurrank.serving.checkpoint import FAR, Checkpoint, split, unpack
-from recurrank.serving.fold import Config, new_fold
+from recurrank.serving.fold import new_fold
 from recurrank.serving.service import Service, Settings, Unavailable
+from recurrank.serving.spec import RankerSpec
 from recurrank.serving.store import open_store
 from recurrank.serving.store.base import Report
 from recurrank.serving.store.sqlite import SqliteStore
 
-CONFIG = Config(algorithm="recurrank", positions=3, rounds=500, seed=0, window_seconds=1e6, unreported="drop", options={})
+CONFIG = RankerSpec(algorithm="recurrank", positions=3, rounds=500, seed=0, window_seconds=1e6, unreported="drop", options={})
 CATALOGUE = Catalogue(np.random.default_rng(0).standard_normal((8, 2)))
 
 
@@ -52,11 +53,11 @@ def visit(service: Service, name: str, rounds: int) -> None:
 def same_as_the_log(service: Service) -> None:
     opened = service.store.open_slates()
     for name in service.names():
-        desk = service.desk(name)
-        fold = new_fold(desk.config, desk.catalogue)
-        fold.apply(service.store.events(0, 10**6, desk.stored.number))
-        assert desk.fold.save() == fold.save(), name
-        assert list(desk.open) == opened.get(desk.stored.number, []), name
+        hosted = service.hosted(name)
+        fold = new_fold(hosted.spec, hosted.catalogue)
+        fold.apply(service.store.events(0, 10**6, hosted.stored.number))
+        assert hosted.fold.save() == fold.save(), name
+        assert list(hosted.open) == opened.get(hosted.stored.number, []), name
 
 
 def read(service_of, monkeypatch) -> tuple[Service, list[int]]:
@@ -133,7 +134,7 @@ def test_a_snapshot_that_cannot_be_read_is_told_and_made_up_for(tmp_path):
         database.execute("UPDATE snapshots SET state = substr(state, 2) WHERE ranker = 1")
     with structlog.testing.capture_logs() as lines:
         service = begin(address)
-    assert service.unreadable == 1
+    assert service.registry.unreadable == 1
     assert [(line["event"], line["ranker"]) for line in lines] == [("a snapshot cannot be used", "idle")]
     same_as_the_log(service)
     service.close()
@@ -151,7 +152,7 @@ def test_a_damaged_log_stays_found_over_restarts(tmp_path):
         database.execute("UPDATE events SET payload = 'text' WHERE seq = 3")
     for _ in range(3):
         service = begin(address, snapshot_events=1)
-        assert set(service.broken) == {"films"}
+        assert set(service.registry.broken) == {"films"}
         with pytest.raises(Unavailable, match="event "):
             service.rank("films")
         visit(service, "books", 2)
@@ -168,7 +169,7 @@ def test_a_ranker_that_cannot_be_opened_is_the_only_one(tmp_path):
     with contextlib.closing(sqlite3.connect(tmp_path / "x.db", isolation_level=None)) as database:
         database.execute("UPDATE rankers SET config = x'7b' WHERE name = 'films'")
     service = begin(address)
-    assert set(service.broken) == {"films"}
+    assert set(service.registry.broken) == {"films"}
     assert service.rank("books").items
     with pytest.raises(Unavailable, match="cannot be opened"):
         service.rank("films")
@@ -197,15 +198,15 @@ def test_rankers_become_available_as_they_are_restored(tmp_path):
     store.go = threading.Event()
     service = Service(store, wait=False)
     try:
-        until(lambda: service.starting == (1, 3))
+        until(lambda: service.registry.starting == (1, 3))
         assert service.rank("first").items
         assert service.feedback([Report(slate, (0,), True)]) == ["learned"]
-        for call in (lambda: service.rank("third"), lambda: service.rank("nobody"), service.check_started):
+        for call in (lambda: service.rank("third"), lambda: service.rank("nobody"), service.registry.check_started):
             with pytest.raises(Unavailable, match="starting: 1 of 3 rankers"):
                 call()
         store.go.set()
-        until(lambda: service.starting is None and service.learning)
-        until(lambda: service.desk("third").fold.counts["learned"] == 1)
+        until(lambda: service.registry.starting is None and service.learner.learning)
+        until(lambda: service.hosted("third").fold.counts["learned"] == 1)
         assert service.rank("second").items
     finally:
         store.go.set()
@@ -214,7 +215,7 @@ def test_rankers_become_available_as_they_are_restored(tmp_path):
 
 def test_a_follower_takes_over_from_where_it_is(database):
     one, two = begin(database, snapshot_seconds=0), begin(database)
-    assert (one.learning, two.learning) == (True, False)
+    assert (one.learner.learning, two.learner.learning) == (True, False)
     one.create("films", CONFIG, CATALOGUE)
     one.create("idle", CONFIG, CATALOGUE)
     visit(one, "films", 10)
@@ -222,7 +223,7 @@ def test_a_follower_takes_over_from_where_it_is(database):
     one.step()
     visit(one, "films", 3)
     crash(one)
-    until(lambda: _steps(two) and two.learning)
+    until(lambda: _steps(two) and two.learner.learning)
     same_as_the_log(two)
     two.close()
     with psycopg.connect(database) as connection:

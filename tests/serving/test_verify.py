@@ -12,14 +12,14 @@ import psycopg
 import pytest
 
 from recurrank.catalogue import Catalogue
-from recurrank.serving.fold import Config
 from recurrank.serving.service import Service
+from recurrank.serving.spec import RankerSpec
 from recurrank.serving.store import StoreError, open_store
 from recurrank.serving.store.base import Report, Serve
 from recurrank.serving.verify import verify
 
 K = 3
-CONFIG = Config(algorithm="recurrank", positions=K, rounds=5000, seed=0, window_seconds=60.0, unreported="drop", options={})
+CONFIG = RankerSpec(algorithm="recurrank", positions=K, rounds=5000, seed=0, window_seconds=60.0, unreported="drop", options={})
 COLUMNS = {
     "events": ("seq", "ranker", "kind", "served", "clicks", "payload", "at", "link"),
     "slates": ("slate", "served", "ranker", "status", "clicks"),
@@ -47,9 +47,9 @@ def grow(address: str, slates: int) -> None:
         service.create(name, CONFIG, catalogue)
     for start in range(0, slates, 500):
         names = [f"s{number}" for number in range(start, min(start + 500, slates))]
-        desks = [service.desk(("films", "books", "gone")[number % 3]) for number in range(len(names))]
-        many = zip(names, desks, strict=True)
-        service.store.commit([Serve(slate, desk.stored.number, desk.draw()[0]) for slate, desk in many])
+        hosted_rankers = [service.hosted(("films", "books", "gone")[number % 3]) for number in range(len(names))]
+        many = zip(names, hosted_rankers, strict=True)
+        service.store.commit([Serve(slate, hosted.stored.number, hosted.draw()[0]) for slate, hosted in many])
         chosen = [slate for slate in names if rng.random() < 0.9]
         service.store.commit([Report(slate, (int(rng.integers(K)),), bool(rng.random() < 0.8)) for slate in chosen])
         service.step()

@@ -33,7 +33,7 @@ COMMANDS = {
 """Every command with its one line of help; the module of the same name has the rest."""
 
 
-EXTRAS = {"serve": ("litestar", "msgspec", "prometheus_client", "structlog", "uvicorn"), "client": ("httpx",)}
+EXTRAS = {"serve": ("msgspec", "prometheus_client", "structlog", "uvicorn"), "client": ("httpx",)}
 """What a command may miss, by the extra that brings it."""
 
 

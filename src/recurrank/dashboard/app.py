@@ -5,15 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from litestar import Request, Response
-from litestar.params import FromPath
-
 from recurrank.dashboard import assets, data, pages, view
 from recurrank.dashboard.live import Live
 from recurrank.dashboard.playground.routes import Playground
 from recurrank.rankers import DEFAULT, names
+from recurrank.serving.http.decoder import Decoder
 from recurrank.serving.http.keyring import KeyRing
-from recurrank.serving.http.routes import PUBLIC, Route, route
+from recurrank.serving.http.routes import PUBLIC, Answer, Request, Route, route
 from recurrank.serving.service import Service
 from recurrank.serving.tally import SLATES, SPAN
 
@@ -38,10 +36,10 @@ class Dashboard:
         self._live = Live(service, lambda name: view.whole(service, name, known))
         self._playground = Playground()
 
-    @property
-    def routes(self) -> Sequence[Route]:
+    def routes(self, decoder: Decoder) -> Sequence[Route]:
         """All of them; frames have no data in them, and need no key."""
-        return [assets.static, *self._frames(), *data.routes(self._service, self._live), *self._playground.routes()]
+        fetched = data.routes(self._service, self._live, decoder)
+        return [assets.static, *self._frames(), *fetched, *self._playground.routes()]
 
     def stop(self) -> None:
         """End streams and simulations."""
@@ -51,32 +49,33 @@ class Dashboard:
     def _frames(self) -> list[Route]:
         spans: dict[str, Any] = {"span": f"{SPAN:,}", "slates": SLATES}
 
-        @route("GET", "/", PUBLIC, include_in_schema=False, sync_to_thread=False)
-        def index() -> Response[str]:
+        @route("GET", "/", PUBLIC)
+        async def index(_: Request) -> Answer:
             if self._demo:
                 self._playground.warm()  # a newcomer may go there next
             return pages.render("list.html", "/", script="list.js", demo=self._demo, **spans)
 
-        @route("GET", "/rankers/{name}", PUBLIC, include_in_schema=False)
-        async def ranker(name: FromPath[str]) -> Response[str]:
+        @route("GET", "/rankers/{name}", PUBLIC)
+        async def ranker(request: Request) -> Answer:
+            (name,) = request.parameters
             # where keys are asked for, a frame does not tell which rankers there are
-            known = self._service.find(name) is not None or (self._keys is not None and self._keys.required)
+            known = self._service.registry.find(name) is not None or (self._keys is not None and self._keys.required)
             if not known or not pages.is_name(name):
                 return pages.render("missing.html", "", 404, what=f"There is no ranker called “{name[:80]}”.")
             return pages.render("ranker.html", "", script="ranker.js", name=name, demo=name in self._truths, **spans)
 
-        @route("GET", "/new", PUBLIC, include_in_schema=False, sync_to_thread=False)
-        def new() -> Response[str]:
+        @route("GET", "/new", PUBLIC)
+        async def new(_: Request) -> Answer:
             known = names(served=True)
             return pages.render("new.html", "/new", script="new.js", algorithms=known, usual=DEFAULT)
 
-        @route("GET", "/playground", PUBLIC, include_in_schema=False, sync_to_thread=False)
-        def playground(request: Request[Any, Any, Any]) -> Response[str]:
-            form = self._playground.form(dict(request.query_params))
+        @route("GET", "/playground", PUBLIC)
+        async def playground(request: Request) -> Answer:
+            form = self._playground.form(request.query)
             return pages.render("playground.html", "/playground", script="playground.js", **form)
 
-        @route("GET", "/docs", PUBLIC, include_in_schema=False, sync_to_thread=False)
-        def docs() -> Response[str]:
+        @route("GET", "/docs", PUBLIC)
+        async def docs(_: Request) -> Answer:
             swagger = {"style": assets.address("swagger-ui.css"), "bundle": assets.address("swagger-ui-bundle.js")}
             return pages.render("docs.html", "/docs", script="docs.js", swagger=swagger)
 

@@ -13,11 +13,8 @@ from importlib import resources
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from litestar import Request, Response
-from litestar.params import FromPath
-
 from recurrank.serving.http.problems import Refused
-from recurrank.serving.http.routes import PUBLIC, route
+from recurrank.serving.http.routes import PUBLIC, Answer, Request, route
 
 KINDS = {".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}
 PACKAGED = {
@@ -107,9 +104,10 @@ def addresses() -> dict[str, Any]:
     return {"static": f"/static/{digest()}", "plotly": address("plotly.min.js"), "unused_styles": unused_styles()}
 
 
-@route("GET", "/static/{version}/{name}", PUBLIC, include_in_schema=False)
-async def static(version: FromPath[str], name: FromPath[str], request: Request[Any, Any, Any]) -> Response[bytes]:
+@route("GET", "/static/{version}/{name}", PUBLIC)
+async def static(request: Request) -> Answer:
     """A file. An address with the digest of another version gives the present file, which is then not cached."""
+    version, name = request.parameters
     if name in PACKAGED:
         current = await asyncio.to_thread(packaged_digest, name)
     elif name in files():
@@ -117,22 +115,20 @@ async def static(version: FromPath[str], name: FromPath[str], request: Request[A
     else:
         raise Refused(404, f"static: there is no file {name[:60]!r}")
     headers = FOREVER if version == current else {**FOREVER, "cache-control": "no-store"}
-    if name in PACKAGED:
-        return await _packaged(name, request, headers)
-    return Response(files()[name].content, media_type=files()[name].kind, headers=headers)
-
-
-async def _packaged(name: str, request: Request[Any, Any, Any], headers: dict[str, str]) -> Response[bytes]:
-    """Megabytes: compressed for the network, and as they are for a browser on this machine."""
-    file = packaged(name)
-    if "gzip" in request.headers.get("accept-encoding", "") and not _near(request):
+    file = packaged(name) if name in PACKAGED else files()[name]
+    # Megabytes of a package: compressed for the network, and as they are for a browser on this machine.
+    if name in PACKAGED and b"gzip" in request.headers.get(b"accept-encoding", b"") and not _near(request.client):
         small = await asyncio.to_thread(_small, name)
-        return Response(small, media_type=file.kind, headers={**headers, "content-encoding": "gzip", "vary": "accept-encoding"})
-    return Response(file.content, media_type=file.kind, headers=headers)
+        return Answer(small, _typed(file), headers={**headers, "content-encoding": "gzip", "vary": "accept-encoding"})
+    return Answer(file.content, _typed(file), headers=headers)
 
 
-def _near(request: Request[Any, Any, Any]) -> bool:
+def _typed(file: File) -> str:
+    return f"{file.kind}; charset=utf-8"
+
+
+def _near(client: str) -> bool:
     try:
-        return request.client is not None and ipaddress.ip_address(request.client.host).is_loopback
+        return ipaddress.ip_address(client).is_loopback
     except ValueError:
         return False

@@ -7,16 +7,16 @@ from collections.abc import AsyncIterator, Callable
 from typing import Annotated, Any
 
 import msgspec
-from litestar import Request, Response
-from litestar.params import FromPath, QueryParameter
-from litestar.response import Stream
+from msgspec import Meta
 
 from recurrank.dashboard import tables, view
 from recurrank.dashboard.live import Live
 from recurrank.dashboard.preview import preview
 from recurrank.serving.events import Event, Kind, unpack_clicks, unpack_items
-from recurrank.serving.http.routes import Route, route
-from recurrank.serving.service import Desk, Service
+from recurrank.serving.hosted import HostedRanker
+from recurrank.serving.http.decoder import Decoder
+from recurrank.serving.http.routes import Answer, Request, Route, route
+from recurrank.serving.service import Service
 
 PRIVATE = {"cache-control": "no-store", "x-content-type-options": "nosniff"}
 EVENTS = {**PRIVATE, "x-accel-buffering": "no"}
@@ -25,68 +25,80 @@ CHUNK = 2_000
 KEPT = 1.0
 """Seconds that a page of the list of rankers is good for: everybody who looks at the same one gets the same."""
 
-Search = Annotated[str, QueryParameter(max_length=200)]
-Sort = Annotated[str, QueryParameter(max_length=20)]
-Page = Annotated[int, QueryParameter(ge=1, le=10**9)]
+
+class Table(msgspec.Struct):
+    """Which part of a table is asked for, in the query."""
+
+    search: Annotated[str, Meta(max_length=200)] = ""
+    sort: Annotated[str, Meta(max_length=20)] = ""
+    page: Annotated[int, Meta(ge=1, le=10**9)] = 1
 
 
-def _json(document: Any) -> Response[bytes]:
-    return Response(msgspec.json.encode(document), media_type="application/json", headers=PRIVATE)
+def _json(document: Any) -> Answer:
+    return Answer(msgspec.json.encode(document), headers=PRIVATE)
 
 
-def routes(service: Service, live: Live) -> list[Route]:
+def routes(service: Service, live: Live, decoder: Decoder) -> list[Route]:
     """The routes."""
     lists = _Kept(lambda *asked: msgspec.json.encode(tables.rankers(service, *asked)))
 
-    @route("GET", "/dash/rankers", "admin", include_in_schema=False)
-    async def list_rankers(search: Search = "", sort: Sort = "", page: Page = 1) -> Response[bytes]:
-        _check_sort(sort, ("", "name", "items", "learned"))
-        return Response(await lists.get(search, sort, page), media_type="application/json", headers=PRIVATE)
+    @route("GET", "/dash/rankers", "admin")
+    async def list_rankers(request: Request) -> Answer:
+        asked = _table(request, ("", "name", "items", "learned"))
+        return Answer(await lists.get(asked.search, asked.sort, asked.page), headers=PRIVATE)
 
-    @route("GET", "/dash/server", "admin", include_in_schema=False)
-    async def server() -> Response[bytes]:
+    @route("GET", "/dash/server", "admin")
+    async def server(_: Request) -> Answer:
         return _json(await asyncio.to_thread(view.health, service))
 
-    @route("GET", "/dash/rankers/{name}/live", "admin", include_in_schema=False)
-    async def follow(name: FromPath[str]) -> Stream:
-        return Stream(live.open(name), media_type="text/event-stream", headers=EVENTS)
+    @route("GET", "/dash/rankers/{name}/live", "admin")
+    async def follow(request: Request) -> Answer:
+        return Answer(live.open(request.parameters[0]), "text/event-stream; charset=utf-8", headers=EVENTS)
 
-    @route("GET", "/dash/rankers/{name}/items", "admin", include_in_schema=False)
-    async def items(name: FromPath[str], search: Search = "", sort: Sort = "-rate", page: Page = 1) -> Response[bytes]:
-        _check_sort(sort, tables.SORTS)
-        return _json(await asyncio.to_thread(tables.items, service.desk(name), search, sort, page))
+    @route("GET", "/dash/rankers/{name}/items", "admin")
+    async def items(request: Request) -> Answer:
+        asked, hosted = _table(request, tables.SORTS, "-rate"), service.hosted(request.parameters[0])
+        return _json(await asyncio.to_thread(tables.items, hosted, asked.search, asked.sort, asked.page))
 
-    @route("GET", "/dash/rankers/{name}/state", "admin", include_in_schema=False)
-    async def state(name: FromPath[str]) -> Response[bytes]:
-        saved = await asyncio.to_thread(_saved, service.desk(name))
-        return Response(saved, media_type="application/octet-stream", headers=_named(f"{name}.recurrank"))
+    @route("GET", "/dash/rankers/{name}/state", "admin")
+    async def state(request: Request) -> Answer:
+        (name,) = request.parameters
+        saved = await asyncio.to_thread(_saved, service.hosted(name))
+        return Answer(saved, "application/octet-stream", headers=_named(f"{name}.recurrank"))
 
-    @route("GET", "/dash/rankers/{name}/log", "admin", include_in_schema=False)
-    async def log(name: FromPath[str]) -> Stream:
-        lines = _log(service, service.desk(name))
-        return Stream(lines, media_type="application/x-ndjson", headers=_named(f"{name}.ndjson"))
+    @route("GET", "/dash/rankers/{name}/log", "admin")
+    async def log(request: Request) -> Answer:
+        (name,) = request.parameters
+        return Answer(_log(service, service.hosted(name)), "application/x-ndjson", headers=_named(f"{name}.ndjson"))
 
-    @route("PUT", "/dash/preview", "admin", file=True, include_in_schema=False, status_code=200)
-    async def look(request: Request[Any, Any, Any]) -> Response[bytes]:
-        body = await request.body()
-        kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-        return _json(await request.app.state.decoder.document(kind, body, preview))
+    @route("PUT", "/dash/preview", "admin", file=True)
+    async def look(request: Request) -> Answer:
+        return _json(await decoder.document(request.media, request.body, preview))
 
     return [list_rankers, server, follow, items, state, log, look]
 
 
+def _table(request: Request, sorts: tuple[str, ...], usual: str = "") -> Table:
+    try:
+        asked = msgspec.convert({"sort": usual, **request.query}, Table, strict=False)
+    except msgspec.ValidationError as error:
+        raise ValueError(f"query: {error}") from error
+    _check_sort(asked.sort, sorts)
+    return asked
+
+
 def _check_sort(sort: str, known: tuple[str, ...]) -> None:
     if sort.removeprefix("-") not in known:
-        raise ValueError(f"sort: {sort[:40]!r} is no column to sort by; choose from {', '.join(filter(None, known))}")
+        raise ValueError(f"sort: {sort[:40]!r} is not a column to sort by; choose from {', '.join(filter(None, known))}")
 
 
 def _named(name: str) -> dict[str, str]:
     return {**PRIVATE, "content-disposition": f'attachment; filename="{name}"'}
 
 
-def _saved(desk: Desk) -> bytes:
-    with desk.folding:
-        return desk.fold.ranker.save()
+def _saved(hosted: HostedRanker) -> bytes:
+    with hosted.folding:
+        return hosted.fold.ranker.save()
 
 
 class _Kept:
@@ -106,27 +118,27 @@ class _Kept:
             return self._made[asked][1]
 
 
-async def _log(service: Service, desk: Desk) -> AsyncIterator[bytes]:
+async def _log(service: Service, hosted: HostedRanker) -> AsyncIterator[bytes]:
     """A ranker's events, a line of JSON each, read as they are sent: memory does not grow with the log."""
     after = 0
     while True:
-        after, lines = await asyncio.to_thread(_lines, service, desk, after)
+        after, lines = await asyncio.to_thread(_lines, service, hosted, after)
         if not lines:
             return
         yield lines
 
 
-def _lines(service: Service, desk: Desk, after: int) -> tuple[int, bytes]:
-    events = service.store.events(after, CHUNK, desk.stored.number)
-    encoded = [msgspec.json.encode(_row(desk, event)) for event in events]
+def _lines(service: Service, hosted: HostedRanker, after: int) -> tuple[int, bytes]:
+    events = service.store.events(after, CHUNK, hosted.stored.number)
+    encoded = [msgspec.json.encode(_row(hosted, event)) for event in events]
     return events[-1].seq if events else after, b"".join(line + b"\n" for line in encoded)
 
 
-def _row(desk: Desk, event: Event) -> dict[str, Any]:
-    positions, row = desk.config.positions, {"seq": event.seq, "at": event.at, "kind": Kind(event.kind).name.lower()}
+def _row(hosted: HostedRanker, event: Event) -> dict[str, Any]:
+    positions, row = hosted.spec.positions, {"seq": event.seq, "at": event.at, "kind": Kind(event.kind).name.lower()}
     more: dict[str, Any] = {"served": event.served} if event.served else {}
     if event.payload:
-        more["items"] = [desk.ids[item] for item in unpack_items(event.payload, positions)]
+        more["items"] = [hosted.ids[item] for item in unpack_items(event.payload, positions)]
     if event.kind in (Kind.LEARNED, Kind.REPORTED):
         more["clicks"] = unpack_clicks(event.clicks, positions).tolist()
     return row | more

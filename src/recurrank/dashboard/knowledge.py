@@ -12,7 +12,7 @@ from recurrank.rankers.knowledge import KnownBlock
 from recurrank.rankers.ranker import Ranker
 from recurrank.serving.events import unpack_items
 from recurrank.serving.fold import Fold
-from recurrank.serving.service import Desk
+from recurrank.serving.hosted import HostedRanker
 
 CERTAIN = (
     "Click rates are over all slates that showed the item, with Wilson's interval. A place is certain when no other item is "
@@ -51,13 +51,13 @@ def _box(block: KnownBlock) -> dict[str, Any]:
     return {"id": block.id, "phase": block.phase, **positions, "items": block.items, **life}
 
 
-def ranking(desk: Desk) -> tuple[list[Place], str]:
+def ranking(hosted: HostedRanker) -> tuple[list[Place], str]:
     """The ranking that it would show now, and in words what is certain about it."""
-    known = desk.fold.ranker.knowledge()
+    known = hosted.fold.ranker.knowledge()
     if known.blocks is not None and known.leaders is not None:
         leaders = known.leaders
         return [_place(leaders[block.first + j], block) for block in known.blocks for j in range(block.width)], CERTAIN
-    items = unpack_items(desk.next(), desk.config.positions)
+    items = unpack_items(hosted.peek(), hosted.spec.positions)
     return [Place(item, None, k + 1, k + 1, 0) for k, item in enumerate(items)], DRAWN
 
 

@@ -47,7 +47,7 @@ class Live:
 
     def open(self, name: str) -> AsyncIterator[bytes]:
         """What happens to a ranker from now on; NotFound when there is none."""
-        self._service.desk(name)
+        self._service.hosted(name)
         return self._stream(name, self._slots.take())
 
     async def _stream(self, name: str, slot: Slot) -> AsyncIterator[bytes]:
@@ -99,9 +99,9 @@ class Live:
 
     def _state(self, name: str) -> Any:
         """What tells whether there is something new to show."""
-        desk = self._service.desk(name)
-        late = self._service.store.late[desk.stored.number]
-        return desk.stored.number, desk.fold.seq, len(desk.open), late, self._service.broken.get(name)
+        hosted = self._service.hosted(name)
+        late = self._service.store.late[hosted.stored.number]
+        return hosted.stored.number, hosted.fold.seq, len(hosted.open), late, self._service.registry.broken.get(name)
 
 
 class _Channel:

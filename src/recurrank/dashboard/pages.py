@@ -8,10 +8,10 @@ from collections.abc import Mapping
 from typing import Any
 
 import jinja2
-from litestar import MediaType, Response
 
 from recurrank import __version__
 from recurrank.dashboard import assets
+from recurrank.serving.http.routes import Answer
 from recurrank.serving.http.schema import Name
 
 HEADERS = {
@@ -32,12 +32,12 @@ def _templates() -> jinja2.Environment:
     return jinja2.Environment(loader=loader, autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True)
 
 
-def render(template: str, here: str, status: int = 200, script: str | None = None, **values: Any) -> Response[str]:
+def render(template: str, here: str, status: int = 200, script: str | None = None, **values: Any) -> Answer:
     """A page; ``here`` is its place in the navigation, ``script`` what makes it live."""
     loaded = list(dict.fromkeys(name for one in ("key.js", script) if one for name in assets.modules(one)))
     common: Mapping[str, Any] = {**assets.addresses(), "version": __version__, "here": here, "modules": loaded}
     text = _templates().get_template(template).render({**common, **values})
-    return Response(text, media_type=MediaType.HTML, status_code=status, headers=HEADERS)
+    return Answer(text.encode(), "text/html; charset=utf-8", status, HEADERS)
 
 
 def is_name(name: str) -> bool:

@@ -13,7 +13,8 @@ import numpy as np
 
 from recurrank._arrays import Ints
 from recurrank.dashboard.view import item_line, line
-from recurrank.serving.service import Desk, Service
+from recurrank.serving.hosted import HostedRanker
+from recurrank.serving.service import Service
 
 LINES, ITEMS = 50, 25
 """Rows a page."""
@@ -34,20 +35,20 @@ def rankers(service: Service, search: str, sort: str, page: int) -> dict[str, An
     if sort.startswith("-"):
         names.reverse()
     page, pages, part = _page(len(names), LINES, page)
-    rows = [line(service, desk) for name in names[part] if (desk := service.find(name)) is not None]
+    rows = [line(service, hosted) for name in names[part] if (hosted := service.registry.find(name)) is not None]
     return {"rows": rows, "total": len(names), "page": page, "pages": pages}
 
 
 def _size(service: Service, name: str, key: str) -> int:
-    desk = service.find(name)
-    return 0 if desk is None else len(desk.catalogue) if key == "items" else desk.fold.counts["learned"]
+    hosted = service.registry.find(name)
+    return 0 if hosted is None else len(hosted.catalogue) if key == "items" else hosted.fold.counts["learned"]
 
 
-def items(desk: Desk, search: str, sort: str, page: int) -> dict[str, Any]:
+def items(hosted: HostedRanker, search: str, sort: str, page: int) -> dict[str, Any]:
     """A page of a ranker's items."""
-    with desk.folding:
-        shown, clicked = desk.fold.shown.copy(), desk.fold.clicked.copy()
-    index = _index(desk)
+    with hosted.folding:
+        shown, clicked = hosted.fold.shown.copy(), hosted.fold.clicked.copy()
+    index = _index(hosted)
     found = index.search(search)
     key, descending = sort.removeprefix("-"), sort.startswith("-")
     if key == "id":
@@ -58,7 +59,7 @@ def items(desk: Desk, search: str, sort: str, page: int) -> dict[str, Any]:
     if key == "id" and descending:
         order = order[::-1]
     page, pages, part = _page(len(order), ITEMS, page)
-    rows = [item_line(desk.ids[i], int(shown[i]), int(clicked[i])) for i in order[part]]
+    rows = [item_line(hosted.ids[i], int(shown[i]), int(clicked[i])) for i in order[part]]
     return {"rows": rows, "total": len(order), "page": page, "pages": pages}
 
 
@@ -113,8 +114,8 @@ def _plain(text: str) -> str:
     return " ".join(text.casefold().split())
 
 
-_indices: weakref.WeakKeyDictionary[Desk, Index] = weakref.WeakKeyDictionary()
+_indices: weakref.WeakKeyDictionary[HostedRanker, Index] = weakref.WeakKeyDictionary()
 
 
-def _index(desk: Desk) -> Index:
-    return _indices.setdefault(desk, Index(desk.ids))
+def _index(hosted: HostedRanker) -> Index:
+    return _indices.setdefault(hosted, Index(hosted.ids))

@@ -7,7 +7,8 @@ from typing import Any
 
 from recurrank.dashboard.knowledge import boxes, exploration, ranking
 from recurrank.serving.events import Event, Kind, unpack_clicks, unpack_items
-from recurrank.serving.service import RECENT, Desk, Service
+from recurrank.serving.hosted import RECENT, HostedRanker
+from recurrank.serving.service import Service
 from recurrank.serving.status import wilson
 from recurrank.serving.tally import SPAN
 
@@ -22,24 +23,24 @@ Truths = Mapping[str, Sequence[float]]
 """Where it is known: the click rate at each place that a perfect ranking would get, by ranker."""
 
 
-def line(service: Service, desk: Desk) -> dict[str, Any]:
+def line(service: Service, hosted: HostedRanker) -> dict[str, Any]:
     """A ranker in the list of all: numbers that are there already, whatever its size."""
-    counts, name = desk.fold.counts, desk.stored.name
-    start, now = desk.fold.tally.rates(counts["learned"])
+    counts, name = hosted.fold.counts, hosted.stored.name
+    start, now = hosted.fold.tally.rates(counts["learned"])
     return {
         "name": name,
-        "algorithm": desk.config.algorithm,
-        "items": len(desk.catalogue),
-        "positions": desk.config.positions,
+        "algorithm": hosted.spec.algorithm,
+        "items": len(hosted.catalogue),
+        "positions": hosted.spec.positions,
         "served": counts["served"],
         "learned": counts["learned"],
         "dropped": counts["dropped"],
-        "late": service.store.late[desk.stored.number],
-        "open": len(desk.open),
+        "late": service.store.late[hosted.stored.number],
+        "open": len(hosted.open),
         "start": start,
         "now": now,
-        "exploration": exploration(desk.fold),
-        "broken": service.broken.get(name),
+        "exploration": exploration(hosted.fold),
+        "broken": service.registry.broken.get(name),
     }
 
 
@@ -48,9 +49,9 @@ def health(service: Service) -> dict[str, Any]:
     reported = dict(service.reported)
     return {
         "rankers": len(service.names()),
-        "learning": service.learning,
-        "failed": service.failed,
-        "broken": sorted(service.broken)[:10],
+        "learning": service.learner.learning,
+        "failed": service.learner.failed,
+        "broken": sorted(service.registry.broken)[:10],
         "lag": service.lag(),
         **{status: reported.get(status, 0) for status in ("late", "unknown", "invalid", "duplicate")},
     }
@@ -58,20 +59,20 @@ def health(service: Service) -> dict[str, Any]:
 
 def whole(service: Service, name: str, truths: Truths) -> dict[str, Any]:
     """One ranker with all that its page shows but the table of items."""
-    desk = service.desk(name)
-    events = _recent(service, desk)
-    with desk.folding:
-        fold = desk.fold
+    hosted = service.hosted(name)
+    events = _recent(service, hosted)
+    with hosted.folding:
+        fold = hosted.fold
         learned = fold.counts["learned"]
         width, clicks, last = fold.tally.curve(learned)
         drawn, why = boxes(fold.ranker)
-        places, about = ranking(desk)
+        places, about = ranking(hosted)
         truth = truths.get(name)
-        summary = line(service, desk)
+        summary = line(service, hosted)
         return {
             **summary,
-            "dim": desk.catalogue.dim,
-            "rounds": desk.config.rounds,
+            "dim": hosted.catalogue.dim,
+            "rounds": hosted.spec.rounds,
             "version": fold.seq,
             "lag": service.lag(),
             "rate": {"start": summary.pop("start"), "now": summary.pop("now"), "span": SPAN},
@@ -79,9 +80,9 @@ def whole(service: Service, name: str, truths: Truths) -> dict[str, Any]:
             "by_position": [int(seen) / learned if learned else 0.0 for seen in fold.at],
             "truth": {"total": float(sum(truth)), "by_position": list(truth)} if truth is not None else None,
             "flow": {"boxes": drawn, "why": why},
-            "ranking": [{"place": k + 1, **_item(desk, at.item), **_said(at)} for k, at in enumerate(places[:PLACES])],
+            "ranking": [{"place": k + 1, **_item(hosted, at.item), **_said(at)} for k, at in enumerate(places[:PLACES])],
             "ranking_about": about if len(places) <= PLACES else f"The first {PLACES} places. {about}",
-            "events": [_event(desk, event) for event in reversed(events)],
+            "events": [_event(hosted, event) for event in reversed(events)],
         }
 
 
@@ -89,8 +90,8 @@ def _said(place: Any) -> dict[str, Any]:
     return {name: getattr(place, name) for name in ("certain", "first", "last", "competing")}
 
 
-def _item(desk: Desk, item: int) -> dict[str, Any]:
-    return item_line(desk.ids[item], int(desk.fold.shown[item]), int(desk.fold.clicked[item]))
+def _item(hosted: HostedRanker, item: int) -> dict[str, Any]:
+    return item_line(hosted.ids[item], int(hosted.fold.shown[item]), int(hosted.fold.clicked[item]))
 
 
 def item_line(name: str, shown: int, clicked: int) -> dict[str, Any]:
@@ -100,16 +101,16 @@ def item_line(name: str, shown: int, clicked: int) -> dict[str, Any]:
     return {"id": name, "shown": shown, "clicked": clicked, "rate": rate, "low": low, "high": high}
 
 
-def _recent(service: Service, desk: Desk) -> list[Event]:
+def _recent(service: Service, hosted: HostedRanker) -> list[Event]:
     """The last events: from memory, or, when nothing has happened since the start, from near the end of the log."""
-    if desk.recent:
-        return list(desk.recent)
-    return service.store.events(max(0, service.store.newest() - LOOK_BACK), LOOK_BACK, desk.stored.number)[-RECENT:]
+    if hosted.recent:
+        return list(hosted.recent)
+    return service.store.events(max(0, service.store.newest() - LOOK_BACK), LOOK_BACK, hosted.stored.number)[-RECENT:]
 
 
-def _event(desk: Desk, event: Event) -> dict[str, Any]:
-    positions = desk.config.positions
-    items = [desk.ids[item] for item in unpack_items(event.payload, positions)[:SHOWN]] if event.payload else []
+def _event(hosted: HostedRanker, event: Event) -> dict[str, Any]:
+    positions = hosted.spec.positions
+    items = [hosted.ids[item] for item in unpack_items(event.payload, positions)[:SHOWN]] if event.payload else []
     clicks = unpack_clicks(event.clicks, positions).nonzero()[0] + 1
     return {
         "seq": event.seq,

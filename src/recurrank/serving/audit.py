@@ -7,10 +7,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import msgspec
-
 from recurrank.serving.events import Event, Kind, unpack_clicks, unpack_items
-from recurrank.serving.fold import Config, digest_of, intact, new_fold, unpack_catalogue
+from recurrank.serving.fold import digest_of, intact, new_fold, unpack_catalogue
+from recurrank.serving.spec import LoggedSpec
 from recurrank.serving.store.base import Store, StoredRanker
 
 CHUNK = 10_000
@@ -37,8 +36,7 @@ def all_events(store: Store, ranker: int | None = None) -> Iterator[Event]:
 
 def replay(store: Store, stored: StoredRanker) -> Finding:
     """Fold a ranker's log from its start, and compare with every snapshot on the way."""
-    config = msgspec.json.decode(stored.config, type=Config)
-    fold = new_fold(config, unpack_catalogue(store.catalogue(stored.number)))
+    fold = new_fold(LoggedSpec.unpack(stored.config), unpack_catalogue(store.catalogue(stored.number)))
     kept = {snapshot.seq: snapshot for snapshot in store.snapshots(stored.number)}
     faults, count, snapshots = [], 0, len(kept)
     for snapshot in kept.values():

@@ -17,14 +17,15 @@ import numpy as np
 from recurrank.catalogue import Catalogue
 from recurrank.clicks import make
 from recurrank.problem import Problem
+from recurrank.rankers import DEFAULT
 from recurrank.seeds import stream
-from recurrank.serving.fold import Config
 from recurrank.serving.service import Service
+from recurrank.serving.spec import RankerSpec
 from recurrank.serving.store import StoreError
 from recurrank.serving.store.base import Report
 
-NAME, OTHER = "demo", "demo-balanced"
-ALGORITHMS = {NAME: ("recurrank", {"design": "spanner"}), OTHER: ("balanced", {})}
+NAME, OTHER = "demo", "demo-recurrank"
+ALGORITHMS: dict[str, tuple[str, dict[str, str]]] = {NAME: (DEFAULT, {}), OTHER: ("recurrank", {"design": "spanner"})}
 ITEMS, POSITIONS, PACE, GROUP = 120, 5, 240, 12
 """PACE is slates per second with each ranker, GROUP how many at a time."""
 BEST = (0.95, 0.9, 0.6, 0.55, 0.3)
@@ -75,11 +76,8 @@ class Demo:
         """Make the rankers and let the visitors in."""
         catalogue = Catalogue(self._problem.features, titles(ITEMS))
         for name, (algorithm, options) in ALGORITHMS.items():
-            config = Config(
-                algorithm=algorithm, positions=POSITIONS, rounds=100_000, seed=0, window_seconds=60.0, unreported="drop",
-                options=options,
-            )  # fmt: skip
-            service.create(name, config, catalogue)
+            spec = RankerSpec(algorithm=algorithm, positions=POSITIONS, rounds=100_000, window_seconds=60.0, options=options)
+            service.create(name, spec, catalogue)
         places = {title: i for i, title in enumerate(catalogue.ids or ())}
         rng = np.random.default_rng()
 

@@ -22,44 +22,19 @@ from recurrank._arrays import Ints
 from recurrank._compiled import interpreted
 from recurrank.catalogue import Catalogue
 from recurrank.rankers import make
-from recurrank.rankers.ranker import RULES, Buffer, Ranker
+from recurrank.rankers.ranker import Buffer, Ranker
 from recurrank.rankers.saving import load
 from recurrank.seeds import Given
 from recurrank.serving import rounds
 from recurrank.serving.events import Event, Kind
+from recurrank.serving.spec import STREAMS, LoggedSpec, RankerSpec
 from recurrank.serving.tally import Tally
 
 COUNTS = ("served", "learned", "dropped", "clicks")
 _SLATES = (int(Kind.SERVED), int(Kind.LEARNED), int(Kind.DROPPED))
 _PART = 8 << 20
-STREAMS = RULES
-"""How rankers that are made now derive their random stream and decide (``Config.streams``)."""
 _FORMAT = 2
 """Of saved folds. One of another format is passed over, and the log makes up for it."""
-
-
-class Config(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a ranker was asked to be. Times are in seconds. A field with a default was not stored by older versions.
-
-    ``streams`` is how the ranker's random stream follows from its seed: ``STREAMS`` by name (``seeds.py``), 1 in version 0.1.0.
-    It is also the version of the rules by which the ranker decides (``rankers.ranker.RULES``).
-    """
-
-    algorithm: str
-    positions: int
-    rounds: int
-    seed: int
-    window_seconds: float
-    unreported: str
-    options: dict[str, Any]
-    streams: int = 1
-
-
-def digests(config: Config, catalogue: Catalogue) -> list[str]:
-    """What tells whether a repeated request is the same: its digest as this version stores it, and as version 0.1.0 did."""
-    asked = (config, msgspec.structs.replace(config, streams=1))
-    described = [msgspec.json.encode(one, order="deterministic") for one in asked]
-    return [hashlib.sha256(one + catalogue.fingerprint.encode()).hexdigest() for one in described]
 
 
 class Fold:
@@ -154,7 +129,7 @@ class Fold:
 
     @classmethod
     def load(cls, state: bytes, catalogue: Catalogue, streams: int = STREAMS) -> Fold:
-        """What was saved of a ranker with these ``Config.streams``; ValueError when it was not."""
+        """What was saved of a ranker with these ``LoggedSpec.streams``; ValueError when it was not."""
         try:
             version, seq, counts, shown, clicked, at, tally, ranker = msgspec.msgpack.decode(state)
             if version != _FORMAT:
@@ -178,15 +153,16 @@ def _strange(event: Event) -> ValueError:
     return ValueError(f"event {event.seq}: its slate is none of this ranker; the log was altered")
 
 
-def new_fold(config: Config, catalogue: Catalogue) -> Fold:
+def new_fold(spec: RankerSpec, catalogue: Catalogue) -> Fold:
     """A ranker as it was asked for, before anything happened."""
+    streams = spec.streams if isinstance(spec, LoggedSpec) else STREAMS
     made = make(
-        config.algorithm,
+        spec.algorithm,
         features=catalogue,
-        positions=config.positions,
-        rounds=config.rounds,
-        seed=config.seed if config.streams == STREAMS else Given(config.seed),
-        **config.options,
+        positions=spec.positions,
+        rounds=spec.rounds,
+        seed=spec.seed if streams == STREAMS else Given(spec.seed),
+        **spec.options,
     )
     return Fold(made)
 

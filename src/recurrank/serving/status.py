@@ -10,37 +10,37 @@ import numpy as np
 from recurrank.rankers.knowledge import KnownBlock
 
 if TYPE_CHECKING:
-    from recurrank.serving.service import Desk
+    from recurrank.serving.hosted import HostedRanker
 
 BEST = 10
 Z = 1.959963984540054  # of a 95 % interval
 
 
-def status_of(desk: Desk) -> dict[str, Any]:
+def status_of(hosted: HostedRanker) -> dict[str, Any]:
     """All numbers are of the slates that were learned from."""
-    with desk.folding:
-        fold, config = desk.fold, desk.config
+    with hosted.folding:
+        fold, config = hosted.fold, hosted.spec
         learned = fold.counts["learned"]
         known = fold.ranker.knowledge()
         leading = known.leaders
         if leading is None:
             leading = np.argsort(-(fold.clicked / np.maximum(fold.shown, 1)), kind="stable").tolist()
         return {
-            "name": desk.stored.name,
+            "name": hosted.stored.name,
             "algorithm": config.algorithm,
-            "items": len(desk.catalogue),
-            "dim": desk.catalogue.dim,
+            "items": len(hosted.catalogue),
+            "dim": hosted.catalogue.dim,
             "positions": config.positions,
             "rounds": config.rounds,
             "window_seconds": config.window_seconds,
             "unreported": config.unreported,
             "version": fold.seq,
             **fold.counts,
-            "open": len(desk.open),
+            "open": len(hosted.open),
             "click_rate": fold.counts["clicks"] / learned if learned else None,
             "click_rate_by_position": [int(clicks) / learned for clicks in fold.at] if learned else None,
             "blocks": None if known.blocks is None else [_block(block) for block in known.blocks],
-            "best": [_item(desk, item) for item in leading[:BEST]],
+            "best": [_item(hosted, item) for item in leading[:BEST]],
         }
 
 
@@ -49,10 +49,10 @@ def _block(block: KnownBlock) -> dict[str, Any]:
     return {"id": block.id, "phase": block.phase, **positions, "items": block.items, "progress": block.progress}
 
 
-def _item(desk: Desk, item: int) -> dict[str, Any]:
-    shown, clicked = int(desk.fold.shown[item]), int(desk.fold.clicked[item])
+def _item(hosted: HostedRanker, item: int) -> dict[str, Any]:
+    shown, clicked = int(hosted.fold.shown[item]), int(hosted.fold.clicked[item])
     low, high = wilson(clicked, shown)
-    return {"id": desk.ids[item], "shown": shown, "clicked": clicked, "low": low, "high": high}
+    return {"id": hosted.ids[item], "shown": shown, "clicked": clicked, "low": low, "high": high}
 
 
 def wilson(clicked: int, shown: int) -> tuple[float, float]:

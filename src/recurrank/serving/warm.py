@@ -10,8 +10,8 @@ import numpy as np
 
 from recurrank.catalogue import Catalogue
 from recurrank.rankers import names
-from recurrank.serving.fold import Config
 from recurrank.serving.service import Service, Settings
+from recurrank.serving.spec import RankerSpec
 from recurrank.serving.store import open_store
 from recurrank.serving.store.base import Report
 
@@ -37,14 +37,12 @@ def warm(rankers: Iterable[str] = ()) -> Iterator[tuple[str, float]]:
 def _serve(name: str) -> None:
     rng = np.random.default_rng(0)
     features = rng.standard_normal((ITEMS, DIM))
-    config = Config(
-        algorithm=name, positions=POSITIONS, rounds=1000, seed=0, window_seconds=60.0, unreported="drop", options={}
-    )
+    spec = RankerSpec(algorithm=name, positions=POSITIONS, rounds=1000, window_seconds=60.0)
     with tempfile.TemporaryDirectory() as folder:
         service = Service(open_store(f"sqlite:///{folder}/log.db"), seed=0, start=False, settings=Settings(refresh=0))
         try:
             for kind in (np.float64, np.float32):  # as they come in JSON, and in files
-                service.create(kind.__name__, config, Catalogue(features.astype(kind)))
+                service.create(kind.__name__, spec, Catalogue(features.astype(kind)))
                 for number in range(SLATES):
                     ranked = service.rank(kind.__name__)
                     service.feedback([Report(ranked.slate, (number % POSITIONS,), True)])

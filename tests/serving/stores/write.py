@@ -17,8 +17,9 @@ import numpy as np
 
 import recurrank as rr
 from recurrank.catalogue import Catalogue
-from recurrank.serving.fold import Config, Fold
+from recurrank.serving.fold import Fold
 from recurrank.serving.service import Service, Settings
+from recurrank.serving.spec import RankerSpec
 from recurrank.serving.store import open_store
 from recurrank.serving.store.base import Report
 
@@ -60,7 +61,7 @@ def write(path: Path) -> dict[str, object]:
     for name, options in RANKERS.items():
         algorithm = name.removesuffix("-spanner")
         size = {"positions": POSITIONS, "rounds": 1000, "seed": 3, "window_seconds": 60.0, "unreported": "drop"}
-        service.create(name, Config(algorithm=algorithm, options=options, **size), catalogue)
+        service.create(name, RankerSpec(algorithm=algorithm, options=options, **size), catalogue)
     for _ in range(SLATES // 10):
         for name in RANKERS:
             for ranked in [service.rank(name) for _ in range(10)]:
@@ -72,7 +73,7 @@ def write(path: Path) -> dict[str, object]:
         clock.now += 20
         service.step()
     service.step()
-    states = {name: learned(service.desk(name).fold) for name in RANKERS}
+    states = {name: learned(service.hosted(name).fold) for name in RANKERS}
     service.close()
     connection = sqlite3.connect(path, isolation_level=None)
     connection.execute("PRAGMA journal_mode=DELETE")

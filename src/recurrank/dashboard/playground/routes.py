@@ -7,15 +7,13 @@ from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
 import msgspec
-from litestar import Request, Response
-from litestar.response import Stream
 
 from recurrank.clicks import names as click_models
 from recurrank.dashboard.playground import setup
 from recurrank.dashboard.playground.runner import Runner
 from recurrank.rankers import names as rankers
 from recurrank.serving.http.problems import problem
-from recurrank.serving.http.routes import Route, route
+from recurrank.serving.http.routes import Answer, Request, Route, route
 
 HEADERS = {"cache-control": "no-store", "x-content-type-options": "nosniff", "x-accel-buffering": "no"}
 
@@ -51,18 +49,19 @@ class Playground:
     def routes(self) -> list[Route]:
         """The routes; they are POST, so that no page of another origin can start anything."""
 
-        @route("POST", "/dash/playground/warm", "admin", include_in_schema=False, status_code=204)
-        async def warm() -> None:
+        @route("POST", "/dash/playground/warm", "admin")
+        async def warm(_: Request) -> Answer:
             self.warm()
+            return Answer(b"", status=204)
 
-        @route("POST", "/dash/playground/run", "admin", include_in_schema=False, status_code=200)
-        async def run(request: Request[Any, Any, Any]) -> Response[Any]:
-            asked, errors = setup.read(msgspec.json.decode(await request.body(), type=dict[str, str]))
+        @route("POST", "/dash/playground/run", "admin")
+        async def run(request: Request) -> Answer:
+            asked, errors = setup.read(msgspec.json.decode(request.body, type=dict[str, str]))
             if asked is None:
                 field, said = next(iter(errors.items()))
-                answer = {**json.loads(problem(400, f"{field}: {said}")), "errors": errors}
-                return Response(answer, status_code=400, media_type="application/problem+json")
-            return Stream(_events(self._runner.run(asked)), media_type="text/event-stream", headers=HEADERS)
+                refused = {**json.loads(problem(400, f"{field}: {said}")), "errors": errors}
+                return Answer(msgspec.json.encode(refused), "application/problem+json", 400)
+            return Answer(_events(self._runner.run(asked)), "text/event-stream; charset=utf-8", headers=HEADERS)
 
         return [warm, run]
 

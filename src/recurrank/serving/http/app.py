@@ -1,4 +1,4 @@
-"""The routes. Each reads what it was sent, calls the service and says what happened; all else is in ``gate.py``."""
+"""The routes of the API. Each reads what it was sent, calls the service and says what happened; all else is in ``gate.py``."""
 
 from __future__ import annotations
 
@@ -6,182 +6,155 @@ import asyncio
 import functools
 import re
 from collections.abc import Sequence
-from typing import Annotated, Any, Protocol
+from typing import Any, Protocol
 
 import msgspec
-from litestar import Litestar, MediaType, Request, Response
-from litestar.exceptions import HTTPException
-from litestar.openapi import OpenAPIConfig, ResponseSpec
-from litestar.params import JSONBody, PathParameter
 from prometheus_client import CollectorRegistry, generate_latest
 
-from recurrank import __version__
 from recurrank.serving.http import schema as s
 from recurrank.serving.http.decoder import Decoder
-from recurrank.serving.http.fast_routes import FastRoutes
 from recurrank.serving.http.gate import Gate, Limits
 from recurrank.serving.http.keyring import KeyRing
 from recurrank.serving.http.metrics import ServiceCollector
-from recurrank.serving.http.openapi import complete
-from recurrank.serving.http.problems import Refused, explain, problem
-from recurrank.serving.http.routes import ANY_KEY, PUBLIC, Route, Table, route, same_route
-from recurrank.serving.http.upload import Bounds
+from recurrank.serving.http.openapi import document
+from recurrank.serving.http.problems import Refused
+from recurrank.serving.http.routes import ANY_KEY, PUBLIC, Answer, Operation, Request, Route, Table, route
+from recurrank.serving.http.upload import JSON, Bounds
 from recurrank.serving.service import Service
+from recurrank.serving.store.base import Report
 
-RankerName = Annotated[str, PathParameter(pattern=s.Name, description="letters, digits, dots, dashes, underscores")]
+REPORTS = 1_000
+"""Reports in one request, at most."""
 
-
-def _problems(*statuses: int) -> dict[int, ResponseSpec]:
-    always = (400, 401, 403, 408, 413, 421, 429, 503)
-    media = "application/problem+json"
-    return {status: ResponseSpec(s.Problem, media_type=media) for status in sorted({*always, *statuses})}
+_encode = msgspec.json.Encoder().encode
+_read_ask = msgspec.json.Decoder(s.AskSlate | None).decode
+_read_reports = msgspec.json.Decoder(list[s.NewReport]).decode
 
 
 class Pages(Protocol):
     """What else is served: pages for people, and what they are made of."""
 
-    @property
-    def routes(self) -> Sequence[Route]:
-        """Their part of the table of routes."""
+    def routes(self, decoder: Decoder) -> Sequence[Route]:
+        """Their part of the table of routes; ``decoder`` is for what is uploaded."""
 
     def stop(self) -> None:
         """End what would go on: the server is about to."""
 
 
-def make_app(service: Service, keys: KeyRing | None = None, limits: Limits | None = None, pages: Pages | None = None) -> Any:
+def make_app(service: Service, keys: KeyRing | None = None, limits: Limits | None = None, pages: Pages | None = None) -> Gate:
     """The ASGI application of a service."""
     limits = limits or Limits()
     registry = CollectorRegistry()
     registry.register(ServiceCollector(service))
-    fast = FastRoutes(service)
-    creating = asyncio.Semaphore(1)  # a ranker takes several times the memory of its catalogue while it is made
     decoder = Decoder(Bounds(bytes=limits.catalogue), limits.decoding)
+    routes = [*_ranker_routes(service, decoder), *_slate_routes(service), *_operation_routes(service, keys, registry)]
 
-    @route(
-        "PUT", "/v1/rankers/{name}", "admin", file=True,
-        status_code=200, responses=_problems(404, 409, 415), operation_id="create_ranker", tags=["rankers"],
-    )  # fmt: skip
-    async def create_ranker(name: RankerName, request: Request[Any, Any, Any]) -> s.Created:
+    @route("GET", "/openapi.json", ANY_KEY)
+    async def openapi(_: Request) -> Answer:
+        return Answer(described())
+
+    @functools.cache
+    def described() -> bytes:
+        return _encode(document(routes))
+
+    table = Table([*routes, openapi, *(pages.routes(decoder) if pages else ())])
+    return Gate(table, keys, limits, registry, decoder)
+
+
+def _ranker_routes(service: Service, decoder: Decoder) -> list[Route]:
+    creating = asyncio.Semaphore(1)  # a ranker takes several times the memory of its catalogue while it is made
+
+    @route("PUT", "/v1/rankers/{name}", "admin", Operation("create_ranker", "rankers", s.Created, (404, 409, 415)), file=True)
+    async def create_ranker(request: Request) -> Answer:
         """Make a ranker. The very same request again changes nothing; another one under the name is a conflict.
 
         A large catalogue may be sent as a file, .npy, Parquet or CSV, with the settings in the query.
         """
-        _check_name(name)
-        body = await request.body()
-        kind = request.headers.get("content-type", "application/json").partition(";")[0].strip().lower()
-        asked = await decoder.ranker(kind, body, dict(request.query_params))
+        name = _name(request)
+        asked = await decoder.ranker(request.media or JSON, request.body, request.query)
         async with creating:
-            return s.Created(name, await asyncio.to_thread(service.create, name, *asked))
+            return _json(s.Created(name, await asyncio.to_thread(service.create, name, *asked)))
 
-    @route("GET", "/v1/rankers", "admin", responses=_problems(), operation_id="list_rankers", tags=["rankers"])
-    async def list_rankers() -> list[s.RankerLine]:
+    @route("GET", "/v1/rankers", "admin", Operation("list_rankers", "rankers", list[s.RankerLine]))
+    async def list_rankers(_: Request) -> Answer:
         """All rankers."""
-        service.check_started()
-        return [_line(service, name) for name in service.names()]
+        service.registry.check_started()
+        return _json([_line(service, name) for name in service.names()])
 
-    @route("GET", "/v1/rankers/{name}", "admin", responses=_problems(404), operation_id="show_ranker", tags=["rankers"])
-    async def show_ranker(name: RankerName) -> s.RankerStatus:
+    @route("GET", "/v1/rankers/{name}", "admin", Operation("show_ranker", "rankers", s.RankerStatus, (404,)))
+    async def show_ranker(request: Request) -> Answer:
         """What a ranker has learned: blocks, phases, counts, click rates, the leading items with intervals."""
-        status = await asyncio.to_thread(service.status, name)  # it may have to wait for a decision that is being made
-        return msgspec.convert(status, s.RankerStatus)
+        return _json(await asyncio.to_thread(service.status, _name(request)))  # a decision may be under way
 
-    @route(
-        "DELETE", "/v1/rankers/{name}", "admin",
-        status_code=204, responses=_problems(404), operation_id="delete_ranker", tags=["rankers"],
-    )  # fmt: skip
-    async def delete_ranker(name: RankerName) -> None:
+    @route("DELETE", "/v1/rankers/{name}", "admin", Operation("delete_ranker", "rankers", None, (404,)))
+    async def delete_ranker(request: Request) -> Answer:
         """Delete a ranker. Its events stay in the log."""
-        await asyncio.to_thread(service.delete, name)
+        await asyncio.to_thread(service.delete, _name(request))
+        return Answer(b"", status=204)
 
-    @route(
-        "POST", "/v1/rankers/{name}/rank", "rank", fast=fast.rank_bytes,
-        status_code=200, responses=_problems(404, 409), operation_id="rank", tags=["slates"],
-    )  # fmt: skip
-    async def rank(name: RankerName, data: JSONBody[s.AskSlate | None] = None) -> s.RankedSlate:
+    return [create_ranker, list_rankers, show_ranker, delete_ranker]
+
+
+def _slate_routes(service: Service) -> list[Route]:
+    @route("POST", "/v1/rankers/{name}/rank", "rank", Operation("rank", "slates", s.RankedSlate, (404, 409)))
+    async def rank(request: Request) -> Answer:
         """A slate to show. It is on disk before it is answered; the same id again gives the same slate."""
-        return await fast.rank(name, data)
+        asked = _read_ask(request.body) if request.body else None
+        ranked = await service.rank_async(request.parameters[0], asked.slate if asked else None)
+        return Answer(_encode(s.RankedSlate(*ranked)))
 
-    @route(
-        "POST", "/v1/feedback", "feedback", fast=fast.feedback_bytes,
-        status_code=200, responses=_problems(), operation_id="feedback", tags=["slates"],
-    )  # fmt: skip
-    async def feedback(data: JSONBody[list[s.NewReport]]) -> list[s.Reported]:
+    @route("POST", "/v1/feedback", "feedback", Operation("feedback", "slates", list[s.Reported]))
+    async def feedback(request: Request) -> Answer:
         """Report clicks, up to 1,000 slates at once. Repeating or splitting reports changes nothing; each gets its status."""
-        return await fast.feedback(data)
+        reports = _read_reports(request.body)
+        if len(reports) > REPORTS:
+            raise Refused(413, f"body: {len(reports):,} reports; at most {REPORTS:,} at once")
+        statuses = await service.feedback_async([Report(r.slate, tuple(r.clicks), r.final) for r in reports])
+        return Answer(_encode([s.Reported(r.slate, status) for r, status in zip(reports, statuses, strict=True)]))  # type: ignore[arg-type]
 
-    @route("GET", "/healthz", PUBLIC, responses=_problems(), operation_id="healthz", tags=["operation"])
-    async def healthz() -> s.Health:
+    return [rank, feedback]
+
+
+def _operation_routes(service: Service, keys: KeyRing | None, registry: CollectorRegistry) -> list[Route]:
+    @route("GET", "/healthz", PUBLIC, Operation("healthz", "operation", s.Health))
+    async def healthz(_: Request) -> Answer:
         """The process answers."""
-        return s.Health("ok", service.learning, 0)
+        return _json(s.Health("ok", service.learner.learning, 0))
 
-    @route("GET", "/readyz", PUBLIC, responses=_problems(), operation_id="readyz", tags=["operation"])
-    async def readyz() -> s.Health:
+    @route("GET", "/readyz", PUBLIC, Operation("readyz", "operation", s.Health))
+    async def readyz(_: Request) -> Answer:
         """Whether this server can rank and take feedback. Rankers whose log is damaged are listed; the others work."""
         if keys is not None and keys.problem:
             raise Refused(503, keys.problem)
-        service.check_started()
+        service.registry.check_started()
         if service.trouble():
             raise Refused(503, "store: it cannot be used now; nothing that was acknowledged is lost", {"retry-after": "1"})
-        return s.Health("ok", service.learning, service.lag(), service.failed, sorted(service.broken))
+        learner, broken = service.learner, sorted(service.registry.broken)
+        return _json(s.Health("ok", learner.learning, service.lag(), learner.failed, broken))
 
-    @route(
-        "GET", "/metrics", ANY_KEY, media_type=MediaType.TEXT, responses=_problems(), operation_id="metrics", tags=["operation"]
-    )
-    async def metrics() -> str:
+    @route("GET", "/metrics", ANY_KEY, Operation("metrics", "operation", str))
+    async def metrics(_: Request) -> Answer:
         """For Prometheus."""
-        return generate_latest(registry).decode()
+        return Answer(generate_latest(registry), "text/plain; charset=utf-8")
 
-    @route("GET", "/openapi.json", ANY_KEY, include_in_schema=False, sync_to_thread=False)
-    def openapi() -> dict[str, Any]:
-        return document()
-
-    @functools.cache
-    def document() -> dict[str, Any]:
-        return complete(inner.openapi_schema.to_schema())
-
-    table = Table([
-        create_ranker, list_rankers, show_ranker, delete_ranker, rank, feedback, healthz, readyz, metrics, openapi,
-        *(pages.routes if pages else ()),
-    ])  # fmt: skip
-    inner = Litestar(
-        route_handlers=[one.handler for one in table.routes],
-        guards=[same_route],
-        openapi_config=OpenAPIConfig(
-            title="recurrank", version=__version__, path="/litestar-docs", render_plugins=[], use_handler_docstrings=True
-        ),
-        exception_handlers={Exception: _explain},
-        request_max_body_size=None,
-        logging_config=None,
-        debug=False,
-    )
-    inner.state.decoder = decoder
-    return Gate(inner, table, keys, limits, registry)
+    return [healthz, readyz, metrics]
 
 
-def _check_name(name: str) -> None:
+def _json(document: Any) -> Answer:
+    return Answer(_encode(document))
+
+
+def _name(request: Request) -> str:
+    name = request.parameters[0]
     if not re.fullmatch(s.Name, name):
         raise ValueError(f"name: {name[:80]!r} is not a valid name; give 1 to 64 letters, digits, dots, dashes or underscores")
+    return name
 
 
 def _line(service: Service, name: str) -> s.RankerLine:
-    desk = service.desk(name)
-    counts = desk.fold.counts
+    hosted = service.hosted(name)
+    counts = hosted.fold.counts
     rate = counts["clicks"] / counts["learned"] if counts["learned"] else None
     served, learned = counts["served"], counts["learned"]
-    items, positions = len(desk.catalogue), desk.config.positions
-    return s.RankerLine(name, desk.config.algorithm, items, positions, served, learned, len(desk.open), rate)
-
-
-def _explain(request: Request[Any, Any, Any], error: Exception) -> Response[bytes]:
-    if isinstance(error, HTTPException):
-        error = Refused(error.status_code, _said(error))
-    status, detail, headers = explain(error, request.scope["state"]["route"].path)
-    return Response(problem(status, detail), status_code=status, media_type="application/problem+json", headers=headers)
-
-
-def _said(error: HTTPException) -> str:
-    extra = error.extra
-    if isinstance(extra, list) and extra and isinstance(extra[0], dict):
-        where, what = extra[0].get("key"), extra[0].get("message", error.detail)
-        return f"{where}: {what}" if where else str(what)
-    return str(error.detail)
+    items, positions = len(hosted.catalogue), hosted.spec.positions
+    return s.RankerLine(name, hosted.spec.algorithm, items, positions, served, learned, len(hosted.open), rate)

@@ -22,9 +22,9 @@ import msgspec
 import numpy as np
 
 from recurrank.catalogue import Catalogue
-from recurrank.serving.fold import Config
 from recurrank.serving.http.problems import Refused
 from recurrank.serving.http.upload import NPY, PARQUET, Bounds, read_ranker
+from recurrank.serving.spec import RankerSpec
 
 SMALL = 256 << 10
 """Bytes of a JSON or CSV body that is decoded in the server."""
@@ -52,7 +52,7 @@ class Result(msgspec.Struct):
 
     status: int = 200
     detail: str = ""
-    config: Config | None = None
+    config: RankerSpec | None = None
     document: Any = None
     shape: tuple[int, ...] = ()
     dtype: str = ""
@@ -75,7 +75,7 @@ class Decoder:
         self._turn = asyncio.Semaphore(1)
         self._stopped = False
 
-    async def ranker(self, kind: str, body: bytes, query: dict[str, str]) -> tuple[Config, Catalogue]:
+    async def ranker(self, kind: str, body: bytes, query: dict[str, str]) -> tuple[RankerSpec, Catalogue]:
         """The ranker that a request describes (:func:`~recurrank.serving.http.upload.read_ranker`)."""
         async with self._turn:
             if _harmless(kind, body):
@@ -95,7 +95,7 @@ class Decoder:
         if self._process is not None:
             _end(self._process)
 
-    def _ranker(self, kind: str, body: bytes, query: dict[str, str]) -> tuple[Config, Catalogue]:
+    def _ranker(self, kind: str, body: bytes, query: dict[str, str]) -> tuple[RankerSpec, Catalogue]:
         result, features, ids = self._run(read_ranker, kind, body, query)
         assert result.config is not None
         return result.config, Catalogue(features, ids)

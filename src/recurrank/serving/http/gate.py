@@ -7,14 +7,16 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, MutableMapping
 from typing import Any, NamedTuple
+from urllib.parse import parse_qsl
 
 from prometheus_client import CollectorRegistry, Counter, Histogram
 
+from recurrank.serving.http.decoder import Decoder
 from recurrank.serving.http.keyring import KeyRing
 from recurrank.serving.http.problems import Refused, explain, log, problem
-from recurrank.serving.http.routes import ANY_KEY, PUBLIC, Route, Table
+from recurrank.serving.http.routes import ANY_KEY, PUBLIC, Answer, Request, Route, Table
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -25,6 +27,9 @@ ONCE = (b"host", b"origin", b"authorization", b"content-type", b"content-length"
 
 PIECE = 128 << 10
 """Bytes of an answer that are handed to the connection at a time."""
+
+PARAMETERS = 100
+"""Parameters of a query, at most."""
 
 _CLOSE = {"connection": "close"}
 """The rest of a body that is refused is not read."""
@@ -46,10 +51,12 @@ class Limits(NamedTuple):
 
 
 class Gate:
-    """ASGI middleware around the routes."""
+    """The ASGI application: a table of routes, and what stands before it."""
 
-    def __init__(self, app: Any, table: Table, keys: KeyRing | None, limits: Limits, registry: CollectorRegistry) -> None:
-        self.app, self.table, self.keys, self.limits = app, table, keys, limits
+    def __init__(
+        self, table: Table, keys: KeyRing | None, limits: Limits, registry: CollectorRegistry, decoder: Decoder
+    ) -> None:
+        self.table, self.keys, self.limits, self._decoder = table, keys, limits, decoder
         self._buckets: dict[str, tuple[float, float]] = {}
         self._holding = 0  # bytes of bodies under way
         self._observed: dict[tuple[str, int], tuple[Counter, Histogram]] = {}
@@ -64,7 +71,7 @@ class Gate:
 
     def stop(self) -> None:
         """End what would go on: the server is about to."""
-        self.app.state.decoder.stop()
+        self._decoder.stop()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -112,11 +119,8 @@ class Gate:
             body = await self._body(route, headers, receive)
             self._holding += len(body)
             try:
-                if route.fast is None:
-                    scope["state"] = {**scope.get("state", {}), "route": route}
-                    await self.app(scope, _once(body, receive), answer)
-                else:
-                    await _answered(route.fast(found.parameters, body), answer)
+                request = Request(found.parameters, _query(scope), headers, body, (scope.get("client") or ("",))[0])
+                await _answer(await route.handler(request), receive, answer)
             finally:
                 self._holding -= len(body)
         except Exception as error:
@@ -232,25 +236,51 @@ def _too_large(most: int, text: bool) -> Refused:
     return Refused(413, f"body: at most {most:,} bytes are taken{instead}", _CLOSE)
 
 
-def _once(body: bytes, receive: Receive) -> Receive:
-    """The body as one message; then whatever comes."""
-    given = False
-
-    async def again() -> MutableMapping[str, Any]:
-        nonlocal given
-        if given:
-            return await receive()
-        given = True
-        return {"type": "http.request", "body": body, "more_body": False}
-
-    return again
+def _query(scope: Scope) -> dict[str, str]:
+    query = scope["query_string"]
+    if not query:
+        return {}
+    try:
+        return dict(parse_qsl(query.decode("latin-1"), keep_blank_values=True, max_num_fields=PARAMETERS))
+    except ValueError as error:
+        raise Refused(400, f"query: more than {PARAMETERS} parameters") from error
 
 
-async def _answered(work: Awaitable[bytes], send: Send) -> None:
-    body = await work
-    headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body))]
-    await send({"type": "http.response.start", "status": 200, "headers": headers})
-    await send({"type": "http.response.body", "body": body})
+async def _answer(given: Answer, receive: Receive, send: Send) -> None:
+    headers = [(b"content-type", given.media.encode())] if given.status != 204 else []
+    headers += [(name.encode(), value.encode("latin-1")) for name, value in given.headers.items()]
+    if isinstance(given.body, bytes):
+        headers.append((b"content-length", b"%d" % len(given.body)))
+        await send({"type": "http.response.start", "status": given.status, "headers": headers})
+        await send({"type": "http.response.body", "body": given.body})
+    else:
+        await send({"type": "http.response.start", "status": given.status, "headers": headers})
+        await _stream(given.body, receive, send)
+
+
+async def _stream(parts: AsyncIterator[bytes], receive: Receive, send: Send) -> None:
+    """Send parts as they come, until there are no more or the client has gone."""
+
+    async def pump() -> None:
+        async for part in parts:
+            await send({"type": "http.response.body", "body": part, "more_body": True})
+        await send({"type": "http.response.body", "body": b""})
+
+    async def gone() -> None:
+        while (await receive())["type"] != "http.disconnect":
+            pass
+
+    pumping, waiting = asyncio.ensure_future(pump()), asyncio.ensure_future(gone())
+    try:
+        await asyncio.wait((pumping, waiting), return_when=asyncio.FIRST_COMPLETED)
+        if pumping.done():
+            pumping.result()
+    finally:
+        for task in (pumping, waiting):
+            task.cancel()
+        await asyncio.gather(pumping, waiting, return_exceptions=True)
+        if isinstance(parts, AsyncGenerator):
+            await parts.aclose()
 
 
 async def _refuse(send: Send, refused: Refused) -> None:

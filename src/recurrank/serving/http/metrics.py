@@ -19,24 +19,24 @@ class ServiceCollector(Collector):
         self._service = service
 
     def collect(self) -> Iterator[Metric]:
-        desks = [self._service.desk(name) for name in self._service.names()]
+        rankers = [self._service.hosted(name) for name in self._service.names()]
         for count in ("served", "learned", "dropped", "clicks"):
             family = CounterMetricFamily(f"recurrank_{count}", f"Slates or clicks: {count}.", labels=["ranker"])
-            for desk in desks:
-                family.add_metric([desk.stored.name], desk.fold.counts[count])
+            for hosted in rankers:
+                family.add_metric([hosted.stored.name], hosted.fold.counts[count])
             yield family
         late = CounterMetricFamily("recurrank_reports", "Reports by what became of them.", labels=["status"])
         for status, number in dict(self._service.reported).items():
             late.add_metric([status], number)
         yield late
         waiting = GaugeMetricFamily("recurrank_open_slates", "Slates that wait for reports.", labels=["ranker"])
-        for desk in desks:
-            waiting.add_metric([desk.stored.name], len(desk.open))
+        for hosted in rankers:
+            waiting.add_metric([hosted.stored.name], len(hosted.open))
         yield waiting
         yield CounterMetricFamily(
-            "recurrank_unreadable_snapshots", "Snapshots that were passed over.", value=self._service.unreadable
+            "recurrank_unreadable_snapshots", "Snapshots that were passed over.", value=self._service.registry.unreadable
         )
         yield GaugeMetricFamily("recurrank_log_lag_events", "Events written but not learned yet.", value=self._service.lag())
         yield GaugeMetricFamily(
-            "recurrank_learning", "Whether this server is the one that learns.", value=self._service.learning
+            "recurrank_learning", "Whether this server is the one that learns.", value=self._service.learner.learning
         )

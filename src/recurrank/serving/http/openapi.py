@@ -1,16 +1,21 @@
-"""The OpenAPI document: what litestar says about the routes, and what only we know."""
+"""The OpenAPI document: the table of routes, the types of bodies and answers, and an example of each."""
 
 from __future__ import annotations
 
+import inspect
 import json
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import msgspec
 
+from recurrank import __version__
 from recurrank.rankers import names, registered
 from recurrank.serving.http import schema as s
 from recurrank.serving.http.problems import TITLES
+from recurrank.serving.http.routes import Operation, Route
 from recurrank.serving.http.upload import CSV, JSON, NPY, PARQUET
+from recurrank.serving.spec import RankerSpec
 
 _REFERENCE = "#/components/schemas/{name}"
 _RANKER = {
@@ -70,44 +75,79 @@ _TAGS = {
 }
 
 
-def complete(document: dict[str, Any]) -> dict[str, Any]:
-    """Unknown fields are refused, files may be sent, one answer leads to the next request, every example works."""
-    paths = document["paths"]
-    document["info"]["description"] = _ABOUT.strip()
-    document["tags"] = [{"name": name, "description": said} for name, said in _TAGS.items()]
-    taken, parts = msgspec.json.schema_components(
-        [s.NewRanker, s.NewRankerFile, s.AskSlate, list[s.NewReport]], ref_template=_REFERENCE
-    )
-    ranker, file, ask, reports = taken
-    _algorithms(parts, ranker, file)
-    document.setdefault("components", {}).setdefault("schemas", {}).update(parts)
-    paths["/v1/rankers/{name}"] = {method: paths["/v1/rankers/{name}"][method] for method in ("put", "get", "delete")}
-    put, show, delete = (paths["/v1/rankers/{name}"][method] for method in ("put", "get", "delete"))
-    rank, feedback = paths["/v1/rankers/{name}/rank"]["post"], paths["/v1/feedback"]["post"]
+_ALWAYS = (400, 401, 403, 408, 413, 421, 429, 503)
+"""Statuses that any route may refuse a request with."""
+_NAME = {
+    "name": "name", "in": "path", "required": True, "example": "films",
+    "description": "letters, digits, dots, dashes, underscores", "schema": {"type": "string", "pattern": s.Name},
+}  # fmt: skip
 
-    binary = {"schema": {"type": "string", "format": "binary"}}
-    text = {"schema": {"type": "string"}, "example": _FILE}
+
+def document(routes: Sequence[Route]) -> dict[str, Any]:
+    """Every route with its body and answers; one answer leads to the next request, and every example works."""
+    told = [(one, one.about) for one in routes if one.about is not None]
+    bodies = [s.NewRanker, RankerSpec, s.AskSlate, list[s.NewReport], s.Problem]
+    answers = [about.answer for _, about in told if about.answer not in (None, str)]
+    found, parts = msgspec.json.schema_components([*bodies, *answers], ref_template=_REFERENCE)
+    ranker, spec, ask, reports, refused = found[: len(bodies)]
+    _algorithms(parts, ranker, spec)
+    schemas = iter(found[len(bodies) :])
+    operations = {about.id: _operation(one, about, schemas, refused) for one, about in told}
+
+    binary, text = {"schema": {"type": "string", "format": "binary"}}, {"schema": {"type": "string"}, "example": _FILE}
     body = {JSON: {"schema": ranker, "example": _RANKER}, CSV: text, NPY: binary, PARQUET: binary}
-    put["requestBody"] = {"required": True, "content": body}
-    put.setdefault("parameters", []).extend(_settings(parts[file["$ref"].rpartition("/")[2]]["properties"]))
+    operations["create_ranker"]["requestBody"] = {"required": True, "content": body}
+    operations["create_ranker"]["parameters"] += _settings(parts[spec["$ref"].rpartition("/")[2]]["properties"])
     asked = {"schema": {"oneOf": [ask, {"type": "null"}]}, "example": {"slate": "page-7"}}
-    rank["requestBody"] = {"required": False, "content": {JSON: asked}}
+    operations["rank"]["requestBody"] = {"required": False, "content": {JSON: asked}}
     reported = {"schema": reports, "example": [{"slate": "page-7", "clicks": [0]}]}
-    feedback["requestBody"] = {"required": True, "content": {JSON: reported}}
+    operations["feedback"]["requestBody"] = {"required": True, "content": {JSON: reported}}
 
     named = {"parameters": {"name": "$request.path.name"}}
-    put["responses"]["200"]["links"] = {
-        route["operationId"]: {"operationId": route["operationId"], **named} for route in (rank, show, delete)
+    operations["create_ranker"]["responses"]["200"]["links"] = {
+        name: {"operationId": name, **named} for name in ("rank", "show_ranker", "delete_ranker")
     }
     answered = [{"slate": "$response.body#/slate", "clicks": [0]}]
-    rank["responses"]["200"]["links"] = {
-        feedback["operationId"]: {"operationId": feedback["operationId"], "requestBody": answered},
-        show["operationId"]: {"operationId": show["operationId"], **named},
+    operations["rank"]["responses"]["200"]["links"] = {
+        "feedback": {"operationId": "feedback", "requestBody": answered},
+        "show_ranker": {"operationId": "show_ranker", **named},
     }
-    for methods in paths.values():
-        for route in methods.values():
-            _describe(route)
-    return document
+    paths: dict[str, Any] = {}
+    for one, about in told:
+        paths.setdefault(one.path, {})[one.method.lower()] = operations[about.id]
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": "recurrank", "version": __version__, "description": _ABOUT.strip()},
+        "servers": [{"url": "/"}],
+        "tags": [{"name": name, "description": said} for name, said in _TAGS.items()],
+        "paths": paths,
+        "components": {"schemas": parts},
+    }
+
+
+def _operation(route: Route, about: Operation, schemas: Iterator[Any], refused: Any) -> dict[str, Any]:
+    """A route with its answers; ``schemas`` has the next JSON answer's."""
+    description = inspect.getdoc(route.handler) or ""
+    responses: dict[str, Any] = {}
+    if about.answer is None:
+        responses["204"] = {"description": "Done; nothing follows"}
+    else:
+        content = {"schema": {"type": "string"}} if about.answer is str else {"schema": next(schemas)}
+        if about.id in ANSWERS:
+            content["example"] = ANSWERS[about.id]
+        responses["200"] = {"description": "Done", "content": {"text/plain" if about.answer is str else JSON: content}}
+    for status in sorted({*_ALWAYS, *about.problems}):
+        example = {"title": TITLES[status], "status": status, "detail": _REFUSALS[status], "type": "about:blank"}
+        content = {"application/problem+json": {"schema": refused, "example": example}}
+        responses[str(status)] = {"description": TITLES[status], "content": content}
+    return {
+        "operationId": about.id,
+        "tags": [about.tag],
+        "summary": description.partition(". ")[0].rstrip("."),
+        "description": description,
+        "parameters": [_NAME] if "{name}" in route.path else [],
+        "responses": responses,
+    }
 
 
 def _algorithms(parts: dict[str, Any], *asked: dict[str, Any]) -> None:
@@ -132,24 +172,3 @@ def _settings(properties: dict[str, Any]) -> list[dict[str, Any]]:
         about = f"only with a file (CSV, .npy or Parquet); with JSON it belongs into the body{usual}"
         found.append({"in": "query", "required": False, "name": name, "description": about, "schema": schema})
     return found
-
-
-def _describe(route: dict[str, Any]) -> None:
-    """A summary, an example of each answer, and the example's name in the path."""
-    route["summary"] = route["description"].partition(". ")[0].rstrip(".")
-    for parameter in route.get("parameters", ()):
-        if parameter["in"] == "path":
-            parameter["example"] = "films"
-    for status, answer in route["responses"].items():
-        example = ANSWERS.get(route["operationId"])
-        if int(status) in TITLES:
-            answer["description"] = TITLES[int(status)]
-            example = {
-                "title": TITLES[int(status)],
-                "status": int(status),
-                "detail": _REFUSALS.get(status, "..."),
-                "type": "about:blank",
-            }
-        for content in answer.get("content", {}).values() if example else ():
-            content.pop("examples", None)  # made up at random by litestar
-            content["example"] = example

@@ -1,7 +1,7 @@
 """The table of routes, the only place that says which requests there are and who may make them.
 
-A route is declared once, beside its handler: method, path, role, what its body may be. Routing, roles, metrics, the fast path
-and the OpenAPI document are all read from it. What is not in the table is not there: a path is looked up as it was sent, byte
+A route is declared once, beside its handler: method, path, role, what its body may be. Routing, roles, metrics and the OpenAPI
+document are all read from it. What is not in the table is not there: a path is looked up as it was sent, byte
 by byte, so that no second spelling of it exists (no ``//``, ``..``, ``%2F``, trailing slash), and whoever checks a key
 and whoever answers look at the same route.
 """
@@ -10,26 +10,54 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from typing import Any, Literal, NamedTuple
-
-import litestar
-from litestar.connection import ASGIConnection
-from litestar.exceptions import NotFoundException
-from litestar.handlers import BaseRouteHandler
 
 PUBLIC, ANY_KEY = "public", "any key"
 """Roles of routes besides those of keys: no key is needed; any key will do."""
 
 Method = Literal["GET", "PUT", "POST", "DELETE"]
 
-Fast = Callable[[tuple[str, ...], bytes], Awaitable[bytes]]
-"""A handler from the path's parameters and the body to a JSON answer, without litestar."""
-
 _PATH = re.compile(rb"/|(?:/(?!\.\.?(?:/|\Z))[A-Za-z0-9._~-]+)+")
 """The one spelling of a path: segments of unreserved characters, none of them empty, ``.`` or ``..``."""
 _REMEMBERED = 4096
 """Paths whose routes are remembered; looking one up is five times as fast as matching it."""
+
+
+class Request(NamedTuple):
+    """What a handler gets: the path's parameters, the query, headers, the body, whole, and the client's address."""
+
+    parameters: tuple[str, ...]
+    query: dict[str, str]
+    headers: dict[bytes, bytes]
+    body: bytes
+    client: str
+
+    @property
+    def media(self) -> str:
+        """The media type of the body; empty when none was given."""
+        return self.headers.get(b"content-type", b"").decode("latin-1").partition(";")[0].strip().lower()
+
+
+class Answer(NamedTuple):
+    """What a handler gives: bytes, or parts that are sent as they come until there are no more or the client has gone."""
+
+    body: bytes | AsyncIterator[bytes]
+    media: str = "application/json"
+    status: int = 200
+    headers: Mapping[str, str] = {}
+
+
+Handler = Callable[[Request], Awaitable[Answer]]
+
+
+class Operation(NamedTuple):
+    """What the OpenAPI document says about a route beside the handler's docstring."""
+
+    id: str
+    tag: str
+    answer: Any = None  # the type of a JSON answer; str for text, None for nothing
+    problems: tuple[int, ...] = ()  # statuses of refusals that not every route has
 
 
 class Route(NamedTuple):
@@ -39,31 +67,25 @@ class Route(NamedTuple):
         method: of HTTP.
         path: a template, as ``/v1/rankers/{name}``; also the label in metrics and logs.
         role: the role that a key needs (``admin`` may do everything), or ``PUBLIC`` or ``ANY_KEY``.
-        handler: litestar's handler.
-        fast: answers instead of the handler where litestar would take longer than the work itself.
+        handler: answers.
         file: whether the body may be a catalogue; otherwise it is small.
+        about: for the OpenAPI document; None for what is only for the pages.
 
     """
 
     method: str
     path: str
     role: str
-    handler: Any
-    fast: Fast | None = None
+    handler: Handler
     file: bool = False
+    about: Operation | None = None
 
 
 def route(
-    method: Method, path: str, role: str, *, fast: Fast | None = None, file: bool = False, **more: Any
-) -> Callable[[Callable[..., Any]], Route]:
-    """Declare a route; ``more`` goes to litestar. Every route has to state its role."""
-
-    def declared(function: Callable[..., Any]) -> Route:
-        template = re.sub(r"{(\w+)}", r"{\1:str}", path)
-        handler = litestar.route(template, http_method=[method], opt={"route": (method, path)}, **more)(function)
-        return Route(method, path, role, handler, fast, file)
-
-    return declared
+    method: Method, path: str, role: str, about: Operation | None = None, *, file: bool = False
+) -> Callable[[Handler], Route]:
+    """Declare a route; every route has to state its role."""
+    return lambda handler: Route(method, path, role, handler, file, about)
 
 
 class Found(NamedTuple):
@@ -104,10 +126,3 @@ class Table:
                 return None
         methods = node.get("")
         return Found(methods, tuple(parameters)) if methods else None
-
-
-def same_route(connection: ASGIConnection[Any, Any, Any, Any], handler: BaseRouteHandler) -> None:
-    """Litestar finds the handler by the path again; it has to be the one that was checked."""
-    checked: Route = connection.scope["state"]["route"]
-    if handler.opt.get("route") != (checked.method, checked.path):
-        raise NotFoundException

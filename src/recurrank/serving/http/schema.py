@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
 
-from recurrank.rankers import DEFAULT
+from recurrank.serving.spec import RankerSpec
 
 END = r"(?![\s\S])"
 """The end of a text in a pattern. Python's ``$`` also matches before a last newline; ``\\Z`` is not in JSON Schema."""
@@ -22,31 +22,10 @@ class NewItem(Struct, forbid_unknown_fields=True):
     features: Annotated[list[float], Meta(min_length=1, max_length=4096)]
 
 
-class NewRanker(Struct, forbid_unknown_fields=True, kw_only=True):
-    """A ranker to be made."""
+class NewRanker(RankerSpec, frozen=True, kw_only=True):
+    """A ranker to be made: its settings, and its items."""
 
-    positions: Annotated[int, Meta(ge=1, le=1000, description="K, how many items a slate shows")]
     items: Annotated[list[NewItem], Meta(min_length=1, max_length=200_000, description="more as a file")]
-    algorithm: Annotated[str, Meta(max_length=64, description="see `recurrank rankers`")] = DEFAULT
-    rounds: Annotated[int, Meta(ge=1, le=10**15, description="T, how many slates are planned")] = 1_000_000
-    seed: Annotated[int, Meta(ge=0, le=2**63 - 1)] = 0
-    window_seconds: Annotated[float, Meta(gt=0, le=31_536_000, description="how long reports are waited for")] = 1800.0
-    unreported: Annotated[
-        Literal["drop", "no_click"], Meta(description="what a slate counts as that nobody reported on in its window")
-    ] = "drop"
-    options: Annotated[dict[str, Any], Meta(max_length=20, description="the algorithm's own")] = {}
-
-
-class NewRankerFile(Struct, forbid_unknown_fields=True, kw_only=True):
-    """The settings of a ranker whose items come as a file: the same, in the query."""
-
-    positions: Annotated[int, Meta(ge=1, le=1000)]
-    algorithm: Annotated[str, Meta(max_length=64)] = DEFAULT
-    rounds: Annotated[int, Meta(ge=1, le=10**15)] = 1_000_000
-    seed: Annotated[int, Meta(ge=0, le=2**63 - 1)] = 0
-    window_seconds: Annotated[float, Meta(gt=0, le=31_536_000)] = 1800.0
-    unreported: Literal["drop", "no_click"] = "drop"
-    options: Annotated[dict[str, Any], Meta(max_length=20)] = {}
 
 
 class Created(Struct):

@@ -14,15 +14,12 @@ import numpy as np
 from recurrank.catalogue import Catalogue
 from recurrank.catalogue.csv import PER_ID, read_csv
 from recurrank.catalogue.parquet import Dataset
-from recurrank.rankers.ranker import registered
-from recurrank.serving.fold import Config
 from recurrank.serving.http import schema as s
 from recurrank.serving.http.problems import Refused
+from recurrank.serving.spec import RankerSpec
 
 NPY, PARQUET, CSV, JSON = "application/x-npy", "application/vnd.apache.parquet", "text/csv", "application/json"
 
-OWN_FIELDS = ("name", "features", "positions", "rounds", "seed")
-"""What every ranker is made of: fields of their own, not options."""
 ITEMS = 10_000_000
 """Of one ranker."""
 
@@ -51,7 +48,7 @@ class Bounds(msgspec.Struct, frozen=True):
             raise Refused(413, f"body: {took >> 20:,} MB of items, decoded; at most {self.bytes >> 20:,} are taken")
 
 
-def read_ranker(kind: str, body: bytes, query: dict[str, str], bounds: Bounds | None = None) -> tuple[Config, Catalogue]:
+def read_ranker(kind: str, body: bytes, query: dict[str, str], bounds: Bounds | None = None) -> tuple[RankerSpec, Catalogue]:
     """What was asked for; ValueError, msgspec's errors or Refused for what will not do."""
     bounds = bounds or Bounds()
     if kind == JSON:
@@ -65,12 +62,14 @@ def read_ranker(kind: str, body: bytes, query: dict[str, str], bounds: Bounds | 
             raise ValueError("body: not UTF-8") from error
         letters = sum(len(item.id) + PER_ID for item in asked.items)
         bounds.check(len(asked.items), len(asked.items[0].features), ids=letters)
-        return _config(asked), _listed(asked.items)
+        asked.check_served()
+        return asked.plain(), _listed(asked.items)
     if kind not in (NPY, PARQUET, CSV):
         raise Refused(415, f"content-type: {kind[:60]!r} is not taken; send {JSON}, {NPY}, {PARQUET} or {CSV}")
     settings = {name: _value(value) for name, value in query.items()}
-    asked_file = msgspec.convert(settings, s.NewRankerFile, strict=False)
-    return _config(asked_file), read_items(kind, body, bounds)
+    spec = msgspec.convert(settings, RankerSpec, strict=False)
+    spec.check_served()
+    return spec, read_items(kind, body, bounds)
 
 
 def read_items(kind: str, body: bytes, bounds: Bounds) -> Catalogue:
@@ -81,17 +80,6 @@ def read_items(kind: str, body: bytes, bounds: Bounds) -> Catalogue:
         return _parquet(body, bounds)
     read = read_csv(body, bounds.check)
     return Catalogue(read.features, read.ids)
-
-
-def _config(asked: s.NewRanker | s.NewRankerFile) -> Config:
-    for name in asked.options:
-        if name in OWN_FIELDS:
-            raise ValueError(f"options: {name!r} is not an option of the algorithm; give it beside the options")
-    kind = registered().get(asked.algorithm)
-    if kind is not None and kind.not_served:
-        raise ValueError(f"algorithm: {asked.algorithm!r} {kind.not_served}; it is not served, choose another one")
-    names = ("algorithm", "positions", "rounds", "seed", "window_seconds", "unreported", "options")
-    return Config(**{name: getattr(asked, name) for name in names})
 
 
 def _value(text: str) -> Any:

@@ -1,0 +1,179 @@
+"""One ranker in this process: what was learned (the *fold*), the copy that ranks (the *view*), and the slates that are open."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from recurrank._compiled import interpreted
+from recurrank.catalogue import Catalogue
+from recurrank.rankers.ranker import Buffer, Ranker
+from recurrank.serving import rounds
+from recurrank.serving.events import Event, Kind, pack_slates
+from recurrank.serving.fold import Fold, sealed
+from recurrank.serving.spec import LoggedSpec
+from recurrank.serving.store.base import Snapshot, StoredRanker
+
+RECENT = 20
+"""Events that are kept in memory to be looked at."""
+
+PIECE, MOST, PIECE_SECONDS = 256, 20_000, 0.05
+"""Events folded before anything else may have its turn: at least, at most, and otherwise as many as take this time."""
+
+AHEAD, AHEAD_SECONDS = 64, 0.0005
+"""Slates drawn at a time: at most so many, and only as many as can be drawn in this time."""
+
+
+class Settings(NamedTuple):
+    """How often things happen, in seconds and events."""
+
+    refresh: float = 0.1  # a view is renewed after so many seconds, if something was learned,
+    renew: int = 16  # or after so many events; never sooner than 20 times what renewing takes, up to a second
+    poll: float = 0.02  # how often the learner reads the log: in large pieces, so that it does not disturb requests
+    snapshot_events: int = 100_000
+    snapshot_seconds: float = 60.0  # and every second where other servers wait for it
+    expire: float = 0.5
+
+
+class HostedRanker:
+    """Requests draw slates from the view; the learner, and nobody else, changes the fold and all that has no lock.
+
+    Attributes:
+        stored: as the store has it.
+        spec: what was asked for.
+        catalogue: its items.
+        ids: the items' ids, or their numbers as text.
+        fold: what was learned. Whoever looks into it holds ``folding``.
+        folding: the lock of the fold.
+        open: open slates by the event that served them, with the time when they were first seen, oldest first.
+        recent: the last events that were folded.
+        kept: the last snapshot: its event, and when it was taken.
+        covered: the event up to which the newest snapshot holds.
+        tried: the newest snapshot that was looked at.
+
+    """
+
+    def __init__(self, stored: StoredRanker, spec: LoggedSpec, catalogue: Catalogue, fold: Fold, view: Ranker) -> None:
+        self.stored, self.spec, self.catalogue = stored, spec, catalogue
+        self.ids = catalogue.ids or tuple(str(item) for item in range(len(catalogue)))
+        self.fold, self.folding = fold, threading.Lock()
+        self.open: dict[int, float] = {}
+        self.recent: deque[Event] = deque(maxlen=RECENT)
+        self.tried, self.covered, self.kept = 0, fold.seq, (fold.seq, 0.0)
+        self._piece = PIECE
+        self._dirty, self._refreshed, self._effort = False, 0.0, 0.0  # news, and when and how long renewing was
+        self._retired: Ranker | None = None  # the view before this one: the next one takes its memory over
+        self._drawing = threading.Lock()  # guards the next four
+        self._view, self._version = view, fold.seq
+        self._ahead: list[bytes] = []  # slates drawn from the view, to be served; the next one last
+        self._many = 1  # to be drawn next
+        self._slate = Buffer.empty(spec.positions)
+        self.draw()  # compile, or load, before the first request asks for it
+        fold.prepare()
+
+    # ------------------------------------------------------------------------------------------------ the view
+
+    def draw(self) -> tuple[bytes, int]:
+        """A slate, packed, and the event up to which it knows the log."""
+        with self._drawing:
+            self._draw_ahead()
+            return self._ahead.pop(), self._version
+
+    def peek(self) -> bytes:
+        """The slate that :meth:`draw` would give now; it stays where it is."""
+        with self._drawing:
+            self._draw_ahead()
+            return self._ahead[-1]
+
+    def _draw_ahead(self) -> None:
+        if not self._ahead:
+            self._ahead = self._drawn(self._view, self._many, self._slate)
+
+    def _drawn(self, view: Ranker, many: int, slate: Buffer) -> list[bytes]:
+        """So many slates, last one first. Sets how many are to be drawn the next time: as many as the time for it allows."""
+        positions = self.spec.positions
+        items, marks = np.empty((many, positions), np.int32), np.empty((many, positions, 2), np.int64)
+        used = np.empty(many, np.int64)
+        began = time.perf_counter()
+        loop = rounds.draw if view.compiled else interpreted(rounds.draw)
+
+        def draw(state: Any, rng: np.random.Generator) -> tuple[int, bool]:
+            loop(state, rng, slate, items, marks, used)
+            return 0, False
+
+        view.advance(draw)
+        within = AHEAD_SECONDS / max(time.perf_counter() - began, 1e-9) * many
+        self._many = max(1, min(AHEAD, 2 * many, int(within)))
+        return pack_slates(items, marks, used)[::-1]
+
+    def wants_renewal(self, now: float, settings: Settings) -> bool:
+        """Whether the view is so far behind what was learned that it should be replaced."""
+        patience = 0.0 if self.fold.seq - self._version >= settings.renew else settings.refresh
+        return self._dirty and now - self._refreshed >= max(patience, min(1.0, 20 * self._effort))
+
+    def renew(self, seed: np.random.SeedSequence, now: float) -> None:
+        """Rank with a copy of what was learned from now on."""
+        began = time.perf_counter()
+        with self.folding:
+            view, version = self.fold.ranker.copy(seed, into=self._retired), self.fold.seq
+        first = self._drawn(view, 1, Buffer.empty(self.spec.positions))  # what it decides first, no request waits for
+        with self._drawing:
+            self._retired = self._view
+            self._view, self._version, self._ahead = view, version, first
+        self._dirty, self._refreshed, self._effort = False, now, time.perf_counter() - began
+
+    # ------------------------------------------------------------------------------------------------ the fold
+
+    def apply(self, events: list[Event], now: float, stopping: threading.Event) -> bool:
+        """Fold events of this ranker, in pieces; False when it was stopped. ValueError for a log that was altered."""
+        after = self.fold.seq
+        if events[-1].seq <= after:
+            return True  # they are in the snapshot
+        start = 0
+        while start < len(events):
+            if stopping.is_set():
+                return False
+            part, began = events[start : start + self._piece], time.perf_counter()
+            with self.folding:
+                self.fold.apply(part)
+            start += len(part)
+            seconds = max(time.perf_counter() - began, 1e-6)
+            if len(part) == self._piece:
+                self._piece = max(PIECE, min(MOST, int(self._piece * min(4.0, PIECE_SECONDS / seconds))))
+        self._note([event for event in events if event.seq > after], now)
+        return True
+
+    def _note(self, events: list[Event], now: float) -> None:
+        self.recent.extend(events[-RECENT:])
+        for event in events:
+            if event.kind == Kind.SERVED:
+                self.open.setdefault(event.seq, now)
+            elif event.kind != Kind.REPORTED:
+                self.open.pop(event.served, None)
+        self._dirty = True
+
+    def replace(self, fold: Fold) -> None:
+        """Take over what another server has learned, if it is more."""
+        if fold.seq > self.fold.seq:
+            with self.folding:
+                self.fold = fold
+            self._dirty = True
+
+    def snapshot(self) -> Snapshot:
+        """What was learned, to be stored."""
+        with self.folding:
+            state, seq = self.fold.save(), self.fold.seq
+        return Snapshot(seq, sealed(self.stored.number, seq, state), state)
+
+    def over(self, now: float, most: int) -> list[int]:
+        """The open slates whose windows have closed, by the events that served them; at most so many."""
+        found: list[int] = []
+        for served, seen in self.open.items():  # in the order of serving
+            if now - seen < self.spec.window_seconds or len(found) == most:
+                break
+            found.append(served)
+        return found

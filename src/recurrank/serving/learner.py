@@ -1,0 +1,279 @@
+"""The learner: folds the log, renews views, takes snapshots, closes windows.
+
+Where several servers share a store only the one that holds the lease does this; the others take their views from its snapshots.
+
+Windows are measured by the learner's monotonic clock from when it first saw the slate, so that a wrong wall clock harms
+nothing; a new learner gives every open slate its full window again, and time that the process was stopped for (suspended, or
+starved by others) does not count, since no report could come in.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import Protocol
+
+import structlog
+
+from recurrank.serving.checkpoint import NAME, Checkpoint, split, unpack
+from recurrank.serving.commit import Committer
+from recurrank.serving.events import Event, Kind
+from recurrank.serving.hosted import HostedRanker, Settings
+from recurrank.serving.registry import Registry
+from recurrank.serving.store import Store, StoreError
+from recurrank.serving.store.base import Expire
+
+log = structlog.get_logger("recurrank.service")
+
+CHUNK = 20_000
+"""Events read at a time."""
+
+EXPIRE, EXPIRE_TOGETHER = 20_000, 500
+"""Windows closed in one step, and in one transaction."""
+
+PROBE, PROBE_FAILED = 5.0, 1.0
+"""Seconds without a write after which the store is tried: usually, and while it fails."""
+
+PROBE_BYTES = 1 << 18
+"""Bytes written to find out whether a store that failed can be written again."""
+
+PAUSE = 2.0
+"""Seconds that the learner oversleeps by, from which on the process was stopped."""
+
+LOOK = 1.0
+"""Seconds between two looks for what other servers have done."""
+
+
+class Clock(Protocol):
+    """Where time comes from."""
+
+    def monotonic(self) -> float:
+        """Seconds that only ever grow."""
+
+
+class Learner:
+    """One thread of a service, or whoever calls :meth:`step`.
+
+    Attributes:
+        learning: whether this server holds the lease.
+        seq: the last event that was folded.
+        failed: why the last step failed; None if it did not.
+        store_failed: whether that was the store's fault.
+        stopping: set when it is to stop.
+
+    """
+
+    def __init__(self, store: Store, registry: Registry, committer: Committer, clock: Clock, settings: Settings) -> None:
+        self._store, self._registry, self._committer = store, registry, committer
+        self._clock, self._settings = clock, settings
+        self.learning, self.seq = False, 0
+        self.failed: str | None = None
+        self.store_failed = False
+        self.stopping = threading.Event()
+        self._stepping = threading.Lock()  # one step at a time
+        self._paused = 0.0  # seconds that the process was stopped
+        self._probed = time.monotonic()  # when the store was last tried
+        self._expired = self._looked = -float("inf")  # when windows were last closed, and other servers looked for
+        self._marked = (0, -float("inf"))  # the last checkpoint: after which event, and when
+
+    def run(self) -> None:
+        """Step after step until it is stopped."""
+        while not self.stopping.is_set():
+            if self._registry.starting is None:
+                self._sleep()
+            try:
+                self.step()
+                self.failed, self.store_failed = None, False
+            except StoreError as error:  # it may work again later; nothing is lost, the log is where it was
+                self._fails(str(error), store=True)
+            except Exception as error:  # a fault of ours: say so, and go on taking and writing what comes
+                self._fails(f"{type(error).__name__}: {error}", store=False)
+            self._probe()
+
+    def step(self) -> int:
+        """Fold what was written, renew views, take snapshots, close windows; how many events were folded."""
+        with self._stepping:
+            if not self._store.lease():
+                self.learning = False
+                self._follow()
+                return 0
+            if not self.learning and not self._take_over():
+                return 0
+            folded = 0
+            while events := self._store.events(self.seq, CHUNK):
+                self._store.noted = max(self._store.noted, events[-1].seq)
+                self._fold(events)
+                if self.stopping.is_set():  # perhaps in the middle of them: those that are folded are skipped next time
+                    return folded
+                self.seq = events[-1].seq
+                folded += len(events)
+                if len(events) < CHUNK:
+                    break
+                self._upkeep()
+            self._upkeep()
+            return folded
+
+    def keep_all(self, until: float) -> None:
+        """Snapshots of all that was folded, as far as there is time for them."""
+        for hosted in self._registry.all():
+            if hosted.fold.seq > hosted.kept[0] and time.monotonic() < until:
+                self._keep(hosted, self._now())
+        if self.seq > self._marked[0]:
+            self._mark(self._now())
+
+    # ------------------------------------------------------------------------------------------------ its thread
+
+    def _sleep(self) -> None:
+        asleep = self._clock.monotonic()
+        self.stopping.wait(self._settings.poll)
+        overslept = self._clock.monotonic() - asleep - self._settings.poll
+        if overslept > PAUSE:
+            self._paused += overslept
+
+    def _fails(self, why: str, store: bool) -> None:
+        if why != self.failed and not self.stopping.is_set():
+            log.error("the learner cannot go on", why=why)
+        self.failed, self.store_failed = why, store
+        self.stopping.wait(0.2)
+
+    def _probe(self) -> None:
+        """Where nobody has written for a while, find out whether the store can be written."""
+        committer, now = self._committer, time.monotonic()
+        failed = committer.failed is not None
+        if now - max(committer.wrote, self._probed) < (PROBE_FAILED if failed else PROBE) or self.stopping.is_set():
+            return
+        self._probed = now
+        try:
+            self._store.probe(PROBE_BYTES if failed else 0)
+            committer.failed = None
+        except StoreError as error:
+            committer.failed = str(error)
+
+    def _now(self) -> float:
+        """Time that windows are measured in."""
+        return self._clock.monotonic() - self._paused
+
+    # ------------------------------------------------------------------------------------------------ with the lease
+
+    def _take_over(self) -> bool:
+        """Become the learner: every ranker from its newest sound snapshot and the log after it; False when it is to stop."""
+        now = self._now()
+        self._store.noted = self._store.newest()
+        mark, opened = unpack(self._store.noted_as(NAME)), self._store.open_slates()
+        self.seq = max(self.seq, mark.seq if mark else 0)  # what is behind that is not known yet
+        newest = dict(self._store.snapshot_places())  # of several of a ranker, the last
+        self._registry.synchronise(self.stopping)
+        starts: dict[int, int] = {}
+        for hosted in self._registry.all():
+            if self.stopping.is_set():
+                return False
+            number = hosted.stored.number
+            last = newest.get(number, 0)
+            if last > hosted.tried:
+                self._registry.reload(hosted)
+            hosted.open = dict.fromkeys(opened.get(number, ()), now)
+            hosted.kept = (min(hosted.fold.seq, last), now)
+            starts[number] = hosted.covered = mark.start(number, hosted.fold.seq, last) if mark else hosted.fold.seq
+        self._marked = (mark.seq if mark else 0, now)
+        if self.stopping.is_set():
+            return False
+        begin, alone = split(starts) if starts else (self._marked[0], [])
+        for number in alone:
+            self._catch_up(number)
+        self.seq, self.learning = begin, True
+        return True
+
+    def _catch_up(self, number: int) -> None:
+        """Fold what one ranker is behind, without reading the others' events."""
+        hosted = self._registry.numbered(number)
+        after = hosted.fold.seq if hosted else 0
+        while hosted and not self.stopping.is_set() and (events := self._store.events(after, CHUNK, number)):
+            self._fold(events)
+            after = events[-1].seq
+
+    def _fold(self, events: list[Event]) -> None:
+        by_ranker: dict[int, list[Event]] = {}
+        for event in events:
+            by_ranker.setdefault(event.ranker, []).append(event)
+        now = self._now()
+        for number, part in by_ranker.items():
+            made = part[0].kind == Kind.CREATED and self._registry.numbered(number) is None
+            if made or part[-1].kind == Kind.DELETED:
+                self._registry.synchronise(self.stopping)
+            hosted = self._registry.numbered(number)
+            if hosted is None:  # deleted
+                continue
+            try:
+                hosted.apply(part, now, self.stopping)
+            except ValueError as error:
+                self._registry.breaks(hosted, str(error))
+
+    def _upkeep(self) -> None:
+        now, settings, shared = self._now(), self._settings, self._store.shared
+        if shared and now - self._looked >= LOOK:
+            self._looked = now
+            self._store.noted = max(self._store.noted, self._store.newest())
+            self._registry.synchronise(self.stopping)
+        seconds = 1.0 if shared else settings.snapshot_seconds
+        for hosted in self._registry.all():
+            if hosted.wants_renewal(now, settings):
+                hosted.renew(self._registry.next_seed(), now)
+            seq, kept = hosted.kept
+            behind = hosted.fold.seq - seq
+            if behind >= settings.snapshot_events or (behind > 0 and now - kept >= seconds):
+                self._keep(hosted, now)
+        seq, marked = self._marked
+        seconds = min(5.0, settings.snapshot_seconds) if shared else settings.snapshot_seconds
+        if self.seq - seq >= settings.snapshot_events or (self.seq > seq and now - marked >= seconds):
+            self._mark(now)
+        if now - self._expired >= settings.expire:
+            self._expired = now
+            for hosted in self._registry.all():
+                self._expire(hosted, now)
+
+    def _expire(self, hosted: HostedRanker, now: float) -> None:
+        over = hosted.over(now, EXPIRE)
+        for start in range(0, len(over), EXPIRE_TOGETHER):  # other writers have their turn in between
+            part = over[start : start + EXPIRE_TOGETHER]
+            self._committer.submit([Expire(tuple(part), hosted.spec.unreported == "no_click")])
+            for served in part:
+                hosted.open.pop(served, None)
+
+    def _keep(self, hosted: HostedRanker, now: float) -> None:
+        snapshot = hosted.snapshot()
+        self._store.keep(hosted.stored.number, snapshot)
+        hosted.kept, hosted.tried = (snapshot.seq, now), snapshot.seq
+        hosted.covered = snapshot.seq if hosted.stored.name in self._registry.broken else max(snapshot.seq, self.seq)
+
+    def _mark(self, now: float) -> None:
+        """Note how far snapshots reach: see checkpoint.py."""
+        broken, unopened = self._registry.broken, self._registry.unopened
+        behind, known = dict.fromkeys(unopened, 0), max([0, *unopened])
+        for hosted in self._registry.all():
+            number = hosted.stored.number
+            known = max(known, number)
+            if hosted.stored.name in broken:
+                behind[number] = min(hosted.covered, hosted.fold.seq)
+            elif hosted.fold.seq != hosted.kept[0]:
+                behind[number] = hosted.covered
+            else:
+                hosted.covered = self.seq
+        self._store.note(NAME, Checkpoint(self.seq, known, behind).pack())
+        self._marked = (self.seq, now)
+
+    # ------------------------------------------------------------------------------------------------ without the lease
+
+    def _follow(self) -> None:
+        """Take views from the learner's snapshots."""
+        now = self._now()
+        if now - self._looked < LOOK:
+            return
+        self._looked = now
+        self._store.noted = self._store.newest()
+        self._registry.synchronise(self.stopping)
+        newest = dict(self._store.snapshot_places())
+        for hosted in self._registry.all():
+            if newest.get(hosted.stored.number, 0) > hosted.tried:
+                self._registry.reload(hosted)
+                hosted.renew(self._registry.next_seed(), now)
+        self.seq = max((hosted.fold.seq for hosted in self._registry.all()), default=0)

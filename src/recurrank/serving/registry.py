@@ -1,0 +1,205 @@
+"""The rankers of this process by name, kept in agreement with the store: made, opened, deleted, here or by other servers."""
+
+from __future__ import annotations
+
+import threading
+
+import msgspec
+import numpy as np
+import structlog
+
+from recurrank.catalogue import Catalogue
+from recurrank.plugins import plainly
+from recurrank.seeds import sequence
+from recurrank.serving.fold import Fold, intact, new_fold, pack_catalogue, unpack_catalogue
+from recurrank.serving.hosted import HostedRanker
+from recurrank.serving.spec import LoggedSpec, RankerSpec
+from recurrank.serving.store import Store
+from recurrank.serving.store.base import StoredRanker
+
+log = structlog.get_logger("recurrank.service")
+
+
+class NotFound(ValueError):
+    """There is no ranker of that name."""
+
+
+class Conflict(ValueError):
+    """The name or the id is taken by something else."""
+
+
+class Unavailable(Exception):
+    """One ranker cannot be used now; others can."""
+
+
+class Registry:
+    """Looked up by any thread without a lock; changed by one at a time.
+
+    Args:
+        store: where rankers are kept.
+        seed: of the slates' random choices; by default from the system.
+
+    Attributes:
+        broken: rankers that cannot be opened or whose log cannot be folded, and why.
+        unopened: those of them that cannot be opened, by number.
+        unreadable: how many snapshots were passed over.
+        starting: how many rankers are restored, of how many; None once all are.
+
+    """
+
+    def __init__(self, store: Store, seed: int | None = None) -> None:
+        self._store = store
+        self._seeds = sequence(seed, "views")
+        self._by_name: dict[str, HostedRanker] = {}
+        self._by_number: dict[int, HostedRanker] = {}
+        self._changing = threading.RLock()  # held while rankers are made, opened or deleted, so that none is opened twice
+        self.broken: dict[str, str] = {}
+        self.unopened: set[int] = set()
+        self.unreadable = 0
+        self.starting: tuple[int, int] | None = (0, 0)
+
+    # ------------------------------------------------------------------------------------------------ looking up
+
+    def find(self, name: str) -> HostedRanker | None:
+        """The ranker of that name, if there is one."""
+        return self._by_name.get(name)
+
+    def numbered(self, number: int) -> HostedRanker | None:
+        """The ranker of that number, if there is one."""
+        return self._by_number.get(number)
+
+    def get(self, name: str) -> HostedRanker:
+        """The ranker of that name; NotFound when there is none, Unavailable when it cannot be used yet or any more."""
+        hosted = self._by_name.get(name)
+        if hosted is None:
+            self.check_started()
+            if name in self.broken:
+                raise Unavailable(f"ranker {name!r}: {self.broken[name]}; see `recurrank log verify`")
+            raise NotFound(f"name: there is no ranker called {name!r}")
+        return hosted
+
+    def sound(self, name: str) -> HostedRanker:
+        """:meth:`get`, and Unavailable for a ranker whose log was altered."""
+        hosted = self.get(name)
+        if name in self.broken:
+            raise Unavailable(f"ranker {name!r}: its log cannot be folded ({self.broken[name]}); see `recurrank log verify`")
+        return hosted
+
+    def check_started(self) -> None:
+        """Unavailable, with the progress so far, until all rankers are restored."""
+        if (progress := self.starting) is not None:
+            raise Unavailable(f"starting: {progress[0]:,} of {progress[1]:,} rankers are restored; try again")
+
+    def names(self) -> list[str]:
+        """All rankers' names, in order."""
+        return sorted(self._by_name)
+
+    def all(self) -> list[HostedRanker]:
+        """All rankers that can be used, as of now."""
+        return list(self._by_name.values())
+
+    def next_seed(self) -> np.random.SeedSequence:
+        """The seed of another view."""
+        return self._seeds.spawn(1)[0]
+
+    # ------------------------------------------------------------------------------------------------ changing
+
+    def create(self, name: str, asked: RankerSpec, catalogue: Catalogue) -> bool:
+        """A new ranker; True if it is new, False if the same one existed. Conflict when the name is another one's."""
+        spec = LoggedSpec.of(asked)
+        fold = new_fold(spec, catalogue)  # complains about what will not do
+        with plainly():  # also about a user's own code, before anything is written
+            fold.ranker.copy(self.next_seed()).rank()
+            fold.prepare()
+        digests = spec.digests(catalogue)
+        with self._changing:
+            there = next((stored for stored in self._store.rankers() if stored.name == name), None)
+            if there is None:
+                made = self._store.create(name, spec.pack(), digests[0], spec.positions, pack_catalogue(catalogue))
+                if made is not None:
+                    self._add(HostedRanker(made, spec, catalogue, fold, fold.ranker.copy(self.next_seed())))
+                    return True
+            if there is None or there.digest not in digests:
+                raise Conflict(f"name: there is another ranker called {name!r}; delete it first, or choose another name")
+            if there.number not in self._by_number:  # made by another server, or by a request that failed at its end
+                self._open(there)
+            return False
+
+    def delete(self, name: str) -> None:
+        """Forget a ranker; its events stay in the log. NotFound when there is none."""
+        with self._changing:
+            existed = self._store.delete(name)
+            self._remove(name)
+            if not existed:
+                raise NotFound(f"name: there is no ranker called {name!r}")
+
+    def synchronise(self, stopping: threading.Event) -> None:
+        """Open rankers that are in the store and not here, forget those that are here and not there."""
+        stored = self._store.rankers()
+        missing = [one for one in stored if one.number not in self._by_number and one.number not in self.unopened]
+        for done, one in enumerate(missing):
+            if stopping.is_set():
+                return
+            if self.starting is not None:
+                self.starting = (len(stored) - len(missing) + done, len(stored))
+            with self._changing:
+                if one.number not in self._by_number:
+                    self._try_to_open(one)
+        with self._changing:
+            names = {one.name for one in self._store.rankers()}
+            for name in {*self._by_name, *self.broken} - names:
+                self._remove(name)
+        self.starting = None
+
+    def reload(self, hosted: HostedRanker) -> None:
+        """Look at snapshots that are newer than the last one that was looked at."""
+        fold, hosted.tried = self._restored(hosted.stored, hosted.spec, hosted.catalogue)
+        hosted.replace(fold)
+
+    def breaks(self, hosted: HostedRanker, why: str) -> None:
+        """The log of a ranker cannot be folded: it stays as it is, the others learn on."""
+        name = hosted.stored.name
+        if name not in self.broken:
+            log.error("a log cannot be folded", ranker=name, why=why)
+        self.broken[name] = why
+
+    def _try_to_open(self, stored: StoredRanker) -> None:
+        """One that cannot be opened does not keep the others from it."""
+        try:
+            self._open(stored)
+        except (ValueError, TypeError, msgspec.MsgspecError) as error:
+            log.error("a ranker cannot be opened", ranker=stored.name, why=str(error))
+            self.unopened.add(stored.number)
+            self.broken[stored.name] = f"it cannot be opened ({error})"
+
+    def _open(self, stored: StoredRanker) -> None:
+        spec = LoggedSpec.unpack(stored.config)
+        catalogue = unpack_catalogue(self._store.catalogue(stored.number))
+        fold, tried = self._restored(stored, spec, catalogue)
+        hosted = HostedRanker(stored, spec, catalogue, fold, fold.ranker.copy(self.next_seed()))
+        hosted.tried = tried
+        self._add(hosted)
+
+    def _restored(self, stored: StoredRanker, spec: LoggedSpec, catalogue: Catalogue) -> tuple[Fold, int]:
+        """The newest snapshot that is whole, and the newest of all: what is passed over, the log makes up for."""
+        newest = 0
+        for snapshot in self._store.snapshots(stored.number):
+            newest = max(newest, snapshot.seq)
+            try:
+                if not intact(stored.number, *snapshot):
+                    raise ValueError("snapshot: torn or altered")
+                return Fold.load(snapshot.state, catalogue, spec.streams), newest
+            except ValueError as error:
+                self.unreadable += 1
+                log.warning("a snapshot cannot be used", ranker=stored.name, after=snapshot.seq, why=str(error))
+        return new_fold(spec, catalogue), newest
+
+    def _add(self, hosted: HostedRanker) -> None:
+        self._by_name[hosted.stored.name] = hosted
+        self._by_number[hosted.stored.number] = hosted
+
+    def _remove(self, name: str) -> None:
+        self.broken.pop(name, None)
+        hosted = self._by_name.pop(name, None)
+        if hosted is not None:
+            self._by_number.pop(hosted.stored.number, None)

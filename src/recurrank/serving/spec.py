@@ -1,0 +1,78 @@
+"""What a ranker is asked to be: one specification for JSON bodies, queries, the log, the demo and the form."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import Meta
+
+from recurrank.catalogue import Catalogue
+from recurrank.rankers import DEFAULT
+from recurrank.rankers.ranker import RULES, registered
+
+STREAMS = RULES
+"""How rankers that are made now derive their random stream and decide (``LoggedSpec.streams``)."""
+
+_OWN_FIELDS = ("name", "features", "positions", "rounds", "seed")
+"""What every ranker is made of: fields of their own, not options."""
+
+
+class RankerSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The settings of a ranker; its catalogue comes beside it. The order of the fields is in the log's digests."""
+
+    algorithm: Annotated[str, Meta(max_length=64, description="see `recurrank rankers`")] = DEFAULT
+    positions: Annotated[int, Meta(ge=1, le=1000, description="K, how many items a slate shows")]
+    rounds: Annotated[int, Meta(ge=1, le=10**15, description="T, how many slates are planned")] = 1_000_000
+    seed: Annotated[int, Meta(ge=0, le=2**63 - 1)] = 0
+    window_seconds: Annotated[float, Meta(gt=0, le=31_536_000, description="how long reports are waited for")] = 1800.0
+    unreported: Annotated[
+        Literal["drop", "no_click"], Meta(description="what a slate counts as that nobody reported on in its window")
+    ] = "drop"
+    options: Annotated[dict[str, Any], Meta(max_length=20, description="the algorithm's own")] = {}
+
+    def plain(self) -> RankerSpec:
+        """Only the settings, whatever a subclass adds."""
+        return RankerSpec(**{name: getattr(self, name) for name in RankerSpec.__struct_fields__})
+
+    def check_served(self) -> None:
+        """ValueError for a ranker that a service does not offer."""
+        for name in self.options:
+            if name in _OWN_FIELDS:
+                raise ValueError(f"options: {name!r} is not an option of the algorithm; give it beside the options")
+        kind = registered().get(self.algorithm)
+        if kind is not None and kind.not_served:
+            raise ValueError(f"algorithm: {self.algorithm!r} {kind.not_served}; it is not served, choose another one")
+
+
+class LoggedSpec(RankerSpec, frozen=True, kw_only=True, forbid_unknown_fields=False):
+    """A specification as the log has it.
+
+    ``streams`` is how the ranker's random stream follows from its seed: ``STREAMS`` by name (``seeds.py``), 1 in version 0.1.0.
+    It is also the version of the rules by which the ranker decides (``rankers.ranker.RULES``).
+    """
+
+    streams: int = 1
+
+    @classmethod
+    def of(cls, spec: RankerSpec) -> LoggedSpec:
+        """What the log will have of a new ranker; ValueError for a specification that it could not be read as."""
+        try:
+            return msgspec.convert({**msgspec.to_builtins(spec), "streams": STREAMS}, cls)
+        except msgspec.ValidationError as error:
+            raise ValueError(f"spec: {error}") from error
+
+    def pack(self) -> bytes:
+        """As bytes, the same for the same specification; without ``streams`` as version 0.1.0 wrote it."""
+        return msgspec.json.encode(self.plain() if self.streams == 1 else self, order="deterministic")
+
+    @classmethod
+    def unpack(cls, stored: bytes) -> LoggedSpec:
+        """What was packed."""
+        return msgspec.json.decode(stored, type=cls)
+
+    def digests(self, catalogue: Catalogue) -> list[str]:
+        """What tells whether a repeated request is the same: its digest as this version stores it, and as version 0.1.0 did."""
+        versions = (self, msgspec.structs.replace(self, streams=1))
+        return [hashlib.sha256(one.pack() + catalogue.fingerprint.encode()).hexdigest() for one in versions]
