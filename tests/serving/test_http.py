@@ -65,7 +65,7 @@ def server(tmp_path):
 
 @pytest.fixture
 def http(server):
-    with httpx.Client(base_url=server.url, timeout=20) as client:
+    with httpx.Client(base_url=server.url, timeout=120) as client:
         yield client
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import socket
 import sqlite3
 import subprocess
 import threading
@@ -13,6 +14,7 @@ from collections import Counter
 
 import httpx
 import pytest
+from psycopg.conninfo import conninfo_to_dict
 from tests.serving.running import ITEMS, serving, until
 from tests.serving.test_disturbed import own_postgres, sound  # noqa: F401  (a fixture)
 
@@ -127,6 +129,85 @@ def test_postgresql_is_stopped_and_goes_on(own_postgres, soaking):  # noqa: F811
     assert counts["learned"] == counts["clicks"] == len(users.learned)
     assert counts["served"] >= len(users.ranked)
     assert len(users.learned) > 50
+
+
+class Network:
+    """A proxy on loopback in front of PostgreSQL's socket, that can swallow everything without closing anything."""
+
+    def __init__(self, socket_path: str) -> None:
+        self._path, self._open, self._ended = socket_path, threading.Event(), threading.Event()
+        self._open.set()
+        self._listening = socket.create_server(("127.0.0.1", 0))
+        self.port = self._listening.getsockname()[1]
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def swallow(self) -> None:
+        self._open.clear()
+
+    def restore(self) -> None:
+        self._open.set()
+
+    def end(self) -> None:
+        self._open.set()
+        self._ended.set()
+        self._listening.close()
+
+    def _accept(self) -> None:
+        with contextlib.suppress(OSError):  # it is closed at the end
+            while True:
+                near, _ = self._listening.accept()
+                self._open.wait()
+                far = socket.socket(socket.AF_UNIX)
+                far.connect(self._path)
+                for source, sink in ((near, far), (far, near)):
+                    threading.Thread(target=self._forward, args=(source, sink), daemon=True).start()
+
+    def _forward(self, source: socket.socket, sink: socket.socket) -> None:
+        with contextlib.suppress(OSError):
+            while data := source.recv(1 << 16):
+                self._open.wait()
+                sink.sendall(data)
+        self._open.wait()  # an end is swallowed, too
+        with source, contextlib.suppress(OSError):
+            sink.shutdown(socket.SHUT_RDWR)
+
+
+def test_a_network_that_swallows_everything(database):
+    """Neither an answer nor an end of the connection comes: requests get a 503 in time, and it goes on by itself."""
+    where = conninfo_to_dict(database)
+    network = Network(f"{where['host']}/.s.PGSQL.{where.get('port', 5432)}")
+    address = f"postgresql://{where['user']}@127.0.0.1:{network.port}/{where['dbname']}"
+    try:
+        with serving("--store", address) as (process, url):
+            with Client(url) as client:
+                client.create("films", 2, ITEMS, rounds=100_000)
+            users = Users([url])
+            try:
+                time.sleep(0.5)
+                network.swallow()
+                began = time.monotonic()
+                took = slowest(url, 4.5, "/healthz", "/readyz", "/metrics")
+                refused = httpx.get(f"{url}/readyz").status_code
+                network.restore()
+                ended = time.monotonic()
+                until(lambda: any(status == 200 and at > ended for at, _, status in users.answers), seconds=10)
+                until(lambda: httpx.get(f"{url}/readyz").status_code == 200, seconds=10)
+            finally:
+                users.stop()
+            during = [(t, status) for at, t, status in users.answers if began + 0.5 < at + t < ended]
+            back = min(at + t for at, t, status in users.answers if status == 200 and at > ended) - ended
+            print(f"answers within {max(t for t, _ in during):.2f} s, on again after {back:.2f} s, {took}")
+            assert refused == 503
+            assert max(took.values()) < 1.0  # 0.2 s on a quiet machine
+            assert max(t for t, _ in during) < 4.0  # 3 s on a quiet machine
+            assert {status for _, status in during} == {503}
+            network.swallow()
+            process.send_signal(signal.SIGTERM)
+            process.wait(timeout=12)
+    finally:
+        network.end()
+    counts = sound(database)
+    assert counts["learned"] == counts["clicks"] == len(users.learned)
 
 
 def test_a_lock_on_the_sqlite_file_does_not_stop_the_server(tmp_path):

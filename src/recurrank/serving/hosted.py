@@ -32,7 +32,9 @@ class Settings(NamedTuple):
     """How often things happen, in seconds and events."""
 
     refresh: float = 0.1  # a view is renewed after so many seconds, if something was learned,
-    renew: int = 16  # or after so many events; never sooner than 20 times what renewing takes, up to a second
+    renew: int = (
+        16  # or after so many events; never sooner than 20 times the processor time that renewing takes, up to a second
+    )
     poll: float = 0.02  # how often the learner reads the log: in large pieces, so that it does not disturb requests
     snapshot_events: int = 100_000
     snapshot_seconds: float = 60.0  # and every second where other servers wait for it
@@ -117,14 +119,14 @@ class HostedRanker:
 
     def renew(self, seed: np.random.SeedSequence, now: float) -> None:
         """Rank with a copy of what was learned from now on."""
-        began = time.perf_counter()
+        began = time.thread_time()  # of the processor: waiting for busy requests must not make renewals rarer
         with self.folding:
             view, version = self.fold.ranker.copy(seed, into=self._retired), self.fold.seq
         first = self._drawn(view, 1, Buffer.empty(self.spec.positions))  # what it decides first, no request waits for
         with self._drawing:
             self._retired = self._view
             self._view, self._version, self._ahead = view, version, first
-        self._dirty, self._refreshed, self._effort = False, now, time.perf_counter() - began
+        self._dirty, self._refreshed, self._effort = False, now, time.thread_time() - began
 
     # ------------------------------------------------------------------------------------------------ the fold
 
