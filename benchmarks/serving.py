@@ -201,12 +201,16 @@ def learning() -> list[Figure]:
 
 def kills(rounds: int = 100) -> list[Figure]:
     """Kill -9 in the middle of load, again and again; ``tests/serving/test_crash.py`` says what is checked."""
-    from tests.serving.test_crash import checked, crashed
+    from tests.serving.test_crash import SERVERS, checked, crashed
 
     acknowledged: list[list[str]] = []
-    with tempfile.TemporaryDirectory() as folder:
+    pipes: dict[str, Any] = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        subprocess.Popen([sys.executable, "-c", SERVERS], text=True, **pipes) as servers,
+    ):
         for number in range(rounds):
-            acknowledged += crashed(f"sqlite:///{folder}/log.db", number)
+            acknowledged += crashed(servers, f"sqlite:///{folder}/log.db", number)
             if number % 5 == 4:
                 checked(f"sqlite:///{folder}/log.db", acknowledged)
     detail = f"{len(acknowledged):,} acknowledged requests, each found exactly once"

@@ -7,8 +7,9 @@ import random
 import signal
 import subprocess
 import sys
-import time
+import threading
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -19,53 +20,86 @@ from recurrank.serving.store import open_store
 from recurrank.serving.store.base import Report
 
 ROUNDS = 30
-CHILD = """
-import os, sys, threading
+SERVERS = """
+import os, sys, tempfile, threading
 from recurrank import synthetic
 from recurrank.catalogue import Catalogue
-from recurrank.serving.spec import RankerSpec
 from recurrank.serving.service import Service, Settings
+from recurrank.serving.spec import RankerSpec
 from recurrank.serving.store import open_store
 from recurrank.serving.store.base import Report
 
-address, round_ = sys.argv[1:]
-service = Service(open_store(address), settings=Settings(refresh=0.02, snapshot_events=50, poll=0.01))
-config = RankerSpec(algorithm="recurrank", positions=3, rounds=2000, seed=0, window_seconds=0.05, unreported="drop", options={})
-service.create("films", config, Catalogue(synthetic(items=20, dim=3, seed=0).features))
-service.rank("films", f"{round_}-first")  # what is compiled is loaded before it counts
-service.feedback([Report(f"{round_}-first", (0,), True)])
-service.step()
+SPEC = RankerSpec(algorithm="recurrank", positions=3, rounds=2000, window_seconds=0.05)
+ITEMS = Catalogue(synthetic(items=20, dim=3, seed=0).features)
 
 def say(*words):
     os.write(1, (" ".join(words) + "\\n").encode())  # at once: half a line is no acknowledgement
 
-def use(name):
-    number = 0
-    while True:
-        slate = f"{round_}-{name}-{number}"
-        say("r", slate, ",".join(service.rank("films", slate).items))
-        if number % 5:  # every fifth is never answered
-            say("f", slate, service.feedback([Report(slate, (number % 3,), True)])[0])
-        number += 1
+def started(address, first):
+    service = Service(open_store(address), settings=Settings(refresh=0.02, snapshot_events=50, poll=0.01))
+    service.create("films", SPEC, ITEMS)
+    service.rank("films", first)
+    service.feedback([Report(first, (0,), True)])
+    service.step()
+    return service
 
-for name in range(4):
-    threading.Thread(target=use, args=(name,), daemon=True).start()
-say("ready")
-threading.Event().wait()
+def serve(address, round_):
+    service = started(address, f"{round_}-first")
+
+    def use(name):
+        number = 0
+        while True:
+            slate = f"{round_}-{name}-{number}"
+            say("r", slate, ",".join(service.rank("films", slate).items))
+            if number % 5:  # every fifth is never answered
+                say("f", slate, service.feedback([Report(slate, (number % 3,), True)])[0])
+            number += 1
+
+    for name in range(4):
+        threading.Thread(target=use, args=(name,), daemon=True).start()
+    say("ready", str(os.getpid()))
+    threading.Event().wait()
+
+with tempfile.TemporaryDirectory() as folder:
+    started(f"sqlite:///{folder}/x.db", "loaded").close()  # what is compiled is loaded once, for all of them
+for line in sys.stdin:
+    server = os.fork()
+    if server == 0:
+        serve(*line.split())
+    os.waitpid(server, 0)
+    say("over")
 """
+"""A process that makes servers: each line of its input, a store and a number, is a server of its own, until that is killed."""
 
 
-def crashed(address: str, round_: int) -> list[list[str]]:
+@pytest.fixture(scope="module")
+def servers():
+    command = [sys.executable, "-c", SERVERS]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        yield process
+        process.stdin.close()
+        assert process.wait(timeout=60) == 0
+
+
+def crashed(servers: subprocess.Popen, address: str, round_: int) -> list[list[str]]:
     """What a server acknowledged until it was killed at a random moment."""
-    command = [sys.executable, "-c", CHILD, address, str(round_)]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    line = process.stdout.readline()
-    assert line, process.stderr.read()
-    time.sleep(random.Random(round_).uniform(0.02, 0.25))
-    os.kill(process.pid, signal.SIGKILL)
-    rest, _ = process.communicate(timeout=60)
-    words = [part.split() for part in (line + rest).splitlines(keepends=True) if part.endswith("\n")]
-    return [part for part in words if part[0] != "ready"]
+    servers.stdin.write(f"{address} {round_}\n")
+    servers.stdin.flush()
+    acknowledged: list[list[str]] = []
+    moment = random.Random(round_)
+    enough, server = moment.randint(2, 100), 0
+    for line in servers.stdout:
+        words = line.split()
+        if words[0] == "over":
+            return acknowledged
+        if words[0] == "ready":
+            server = int(words[1])
+        else:
+            acknowledged.append(words)
+        if server and len(acknowledged) >= enough:
+            threading.Timer(moment.uniform(0, 0.02), os.kill, (server, signal.SIGKILL)).start()
+            server = 0
+    raise AssertionError(servers.stderr.read())
 
 
 def checked(address: str, acknowledged: list[list[str]]) -> None:
@@ -84,13 +118,14 @@ def checked(address: str, acknowledged: list[list[str]]) -> None:
         served = [event for event in events if event.kind == Kind.SERVED]
         ranked = [part for part in acknowledged if part[0] == "r"]
         assert len(ranked) <= len(served)
-        for _, slate, items in ranked:
-            assert service.rank("films", slate).items == items.split(",")
+        with ThreadPoolExecutor(16) as visitors:  # at once, so that they share transactions
+            again = visitors.map(lambda part: service.rank("films", part[1]).items, ranked)
+            assert list(again) == [items.split(",") for _, _, items in ranked]
         service.step()
         assert hosted.fold.counts["served"] == len(served)  # asking again served nothing new
         learned = [slate for kind, slate, status in acknowledged if kind == "f" and status == "learned"]
-        again = service.feedback([Report(slate, (0,), True) for slate in learned]) if learned else []
-        assert set(again) <= {"duplicate"}
+        statuses = service.feedback([Report(slate, (0,), True) for slate in learned]) if learned else []
+        assert set(statuses) <= {"duplicate"}
         shown = {unpack_items(event.payload, 3) for event in served}
         assert all(len(set(items)) == 3 for items in shown)
     finally:
@@ -98,11 +133,11 @@ def checked(address: str, acknowledged: list[list[str]]) -> None:
 
 
 @pytest.mark.parametrize("kind", ["sqlite", "postgres"])
-def test_killed_again_and_again(kind, tmp_path, request):
+def test_killed_again_and_again(kind, tmp_path, request, servers):
     address = f"sqlite:///{tmp_path}/x.db" if kind == "sqlite" else request.getfixturevalue("database")
     acknowledged = []
     for round_ in range(ROUNDS if kind == "sqlite" else 5):
-        acknowledged += crashed(address, round_)
+        acknowledged += crashed(servers, address, round_)
         if round_ % 5 == 4:
             checked(address, acknowledged)
     assert len(acknowledged) > 100
