@@ -92,7 +92,7 @@ def large_page() -> list[Figure]:
                     size += len(part)
             grown = resident(folder) - before
     detail = (
-        f"5 times, the longest {max(times):.2f} s; {statistics.median(plotted):.2f} s until plotly has replaced the sketches"
+        f"5 times, the longest {max(times):.2f} s; {statistics.median(plotted):.2f} s until plotly has drawn the charts"
     )
     return [
         at_most(f"a ranker's page, L = {ITEMS:,}, 10^6 events", statistics.median(times), 1, "s", detail),

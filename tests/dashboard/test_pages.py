@@ -52,8 +52,7 @@ def test_the_demo_shows_a_ranking_being_learned(open_page, said):
         expect(page.locator("#flow svg rect.box").first).to_be_visible()
         expect(page.locator("#ranking tr")).to_have_count(5)
         expect(page.locator("#fact-perfect")).to_contain_text("of a perfect ranking")
-        for chart in ("#curve", "#by-position"):  # first as a sketch, then by plotly
-            expect(page.locator(f"{chart} svg").first).to_be_visible()
+        for chart in ("#curve", "#by-position"):
             expect(page.locator(f"{chart}{DRAWN}").first).to_be_visible(timeout=20_000)
             expect(page.locator(chart)).to_contain_text("a perfect ranking")
         before = page.locator("#fact-learned").inner_text()
@@ -108,7 +107,7 @@ def test_feedback_arrives_on_the_page(server, open_page, http, said):
 def test_more_tabs_than_a_browser_has_connections(server, open_page, http, said):
     """Six to a server: tabs that look at the same ranker share one, and another takes over when its tab is closed."""
     pages = [open_page()]
-    without = {"body": "", "content_type": "text/javascript"}  # charts stay sketches, which saves seconds a tab
+    without = {"body": "", "content_type": "text/javascript"}  # no charts, which saves seconds a tab
     pages[0].context.route("**/plotly.min.js", lambda route: route.fulfill(**without))
     pages += [pages[0].context.new_page() for _ in range(6)]
     for page in pages:

@@ -1,7 +1,4 @@
-// Charts, by plotly as its Python package ships it. It is large: until it is there, and the page has nothing else to do, a
-// sketch stands in its place.
-
-import { sketch } from "./sketch.js";
+// Charts, by plotly as its Python package ships it. It is large: it is fetched when the page has been painted.
 
 let loading = null;
 
@@ -48,7 +45,6 @@ const shown = new Promise((resolve) => {
 export async function draw(place, traces, more) {
   place.drawn = [traces, more];
   if (!window.Plotly) {
-    sketch(place, traces, more);
     if (place.waiting) return;
     place.waiting = true;
     shown.then(plotly).then(() => draw(place, ...place.drawn)).catch(() => { place.waiting = false; });
