@@ -91,9 +91,7 @@ def large_page() -> list[Figure]:
                 while part := log.read(1 << 20):
                     size += len(part)
             grown = resident(folder) - before
-    detail = (
-        f"5 times, the longest {max(times):.2f} s; {statistics.median(plotted):.2f} s until plotly has drawn the charts"
-    )
+    detail = f"5 times, the longest {max(times):.2f} s; {statistics.median(plotted):.2f} s until plotly has drawn the charts"
     return [
         at_most(f"a ranker's page, L = {ITEMS:,}, 10^6 events", statistics.median(times), 1, "s", detail),
         at_most("memory for 5 pages and the log as a file", grown, 100, "MB", f"the file has {size / 1e6:,.0f} MB"),

@@ -9,14 +9,15 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any
 
 from recurrank.serving import chain
 from recurrank.serving.auth import Change, Key
-from recurrank.serving.events import Event, Kind
-from recurrank.serving.store.base import Head, RankerRow, Row, Snapshot, Store, StoredRanker, StoreError
+from recurrank.serving.events import Event
+from recurrank.serving.store.base import Row, StoreError
+from recurrank.serving.store.sql import SqlStore
 
 try:
     import psycopg
@@ -57,10 +58,6 @@ MIGRATIONS = [
 ]
 """In order; each in a transaction of its own, with its number. Never change one that was released."""
 
-_EVENTS = """
-    SELECT e.seq, e.ranker, e.kind, e.served, e.clicks, CASE WHEN e.served > 0 THEN s.payload ELSE e.payload END, e.at
-    FROM recurrank_events e LEFT JOIN recurrank_events s ON e.served > 0 AND s.seq = e.served WHERE e.seq > %s
-"""
 SILENCE, LONG_SILENCE = 2.0, 10.0
 """Seconds without a byte from the database after which a call fails: of those that requests and the lease wait for, and of
 the rest. A server that is stopped still answers keepalives, so that only a clock on this side can tell."""
@@ -83,8 +80,6 @@ _OPTIONS = {
     "tcp_keepalives_count": 3,
 }
 """Of every session: a server that stops in a transaction, or disappears with its lease, does not hold up others for long."""
-
-_RANKERS = "SELECT number, name, config, digest, positions FROM recurrank_rankers WHERE NOT deleted"
 
 
 class _Connection(psycopg.Connection[Any]):
@@ -152,10 +147,11 @@ def _connect(address: str) -> Any:
     return _Connection.connect(make_conninfo(**{**_PARAMETERS, **given, "options": options}), autocommit=True)
 
 
-class PostgresStore(Store):
+class PostgresStore(SqlStore):
     """A :class:`~recurrank.serving.store.base.Store` in a database."""
 
     shared = True
+    prefix, mark, flag = "recurrank_", "%s", "deleted::int"
 
     def __init__(self, address: str) -> None:
         super().__init__()
@@ -176,18 +172,15 @@ class PostgresStore(Store):
             yield t
 
     @contextmanager
-    def _long_transaction(self) -> Iterator[Any]:
-        """Of what may be large. It has to take the lock itself before it appends."""
+    def long_transaction(self) -> Iterator[Any]:
         with self._slow.use() as connection, connection.transaction(), connection.cursor() as t:
             yield t
 
-    def probe(self, size: int) -> None:
-        self.note("probe", bytes(size))
-        with self._slow.use(SILENCE) as connection:
-            connection.execute("DELETE FROM recurrank_meta WHERE name = 'probe'")
+    def append_alone(self, t: Any) -> None:
+        _lock(t)
 
     @contextmanager
-    def _reading(self) -> Iterator[Any]:
+    def reading(self) -> Iterator[Any]:
         with self._reader.use() as connection, connection.cursor() as t:
             yield t
 
@@ -203,23 +196,6 @@ class PostgresStore(Store):
         query = "SELECT slate, served, ranker, status, clicks FROM recurrank_slates WHERE status = 0 AND served = ANY(%s)"
         t.execute(query + " ORDER BY served", (list(places),))
         return [Row(*row) for row in t.fetchall()]
-
-    def payload(self, t: Any, served: int) -> bytes:
-        t.execute("SELECT payload FROM recurrank_events WHERE seq = %s", (served,))
-        return bytes(t.fetchone()[0])
-
-    def head(self, t: Any = None) -> Head:
-        if t is None:
-            with self._reading() as reading:
-                reading.execute("SELECT seq, digest, first FROM recurrank_head")
-                return Head(*reading.fetchone())
-        newest = "greatest(seq, (SELECT max(seq) FROM recurrank_events))"
-        t.execute(f"SELECT {newest}, digest, first FROM recurrank_head")
-        return Head(*t.fetchone())
-
-    def positions(self, t: Any) -> dict[int, int]:
-        t.execute("SELECT number, positions FROM recurrank_rankers WHERE NOT deleted")
-        return dict(t.fetchall())
 
     def write(self, t: Any, events: list[Event], links: list[bytes], new: list[Row], changed: list[Row]) -> None:
         if events:
@@ -237,118 +213,6 @@ class PostgresStore(Store):
             head = "UPDATE recurrank_slates s SET status = c.status, clicks = c.clicks FROM"
             query, values = _many(head, kinds, [(r.slate, int(r.status), r.clicks) for r in changed])
             t.execute(query + " AS c (slate, status, clicks) WHERE s.slate = c.slate", values)
-
-    def events(self, after: int, limit: int, ranker: int | None = None) -> list[Event]:
-        which = "" if ranker is None else f" AND e.ranker = {int(ranker)}"
-        with self._reading() as t:
-            t.execute(f"{_EVENTS}{which} ORDER BY e.seq LIMIT %s", (after, limit))
-            return list(map(Event._make, t.fetchall()))
-
-    def newest(self) -> int:
-        with self._reading() as t:
-            t.execute("SELECT coalesce(max(seq), 0) FROM recurrank_events")
-            return int(t.fetchone()[0])
-
-    def open_slates(self) -> dict[int, list[int]]:
-        found: dict[int, list[int]] = {}
-        for ranker, served in self._all("SELECT ranker, served FROM recurrank_slates WHERE status = 0 ORDER BY served"):
-            found.setdefault(ranker, []).append(served)
-        return found
-
-    def note(self, name: str, value: bytes) -> None:
-        with self._slow.use() as connection:
-            change = "ON CONFLICT (name) DO UPDATE SET value = excluded.value"
-            connection.execute(f"INSERT INTO recurrank_meta VALUES (%s, %s) {change}", (name, value))
-
-    def noted_as(self, name: str) -> bytes | None:
-        found = self._all("SELECT value FROM recurrank_meta WHERE name = %s", (name,))
-        return found[0][0] if found else None
-
-    def create(self, name: str, config: bytes, digest: str, positions: int, catalogue: Iterable[bytes]) -> StoredRanker | None:
-        with self._long_transaction() as t:
-            t.execute(_RANKERS + " AND name = %s", (name,))
-            row = t.fetchone()
-            if row is not None:
-                return StoredRanker(*row) if row[3] == digest else None
-            new = (name, config, digest, positions)
-            insert = "INSERT INTO recurrank_rankers (name, config, digest, positions) VALUES (%s, %s, %s, %s) RETURNING number"
-            t.execute(insert, new)
-            number = int(t.fetchone()[0])
-            parts = list(catalogue)
-            for part, data in enumerate(parts):
-                t.execute("INSERT INTO recurrank_catalogues VALUES (%s, %s, %s)", (number, part, data))
-            _lock(t)  # not before: the others rank and learn while a large catalogue is sent
-            says = chain.ranker_mark(number, name, digest, positions) + chain.catalogue_mark(config, parts)
-            self._note(t, number, Kind.CREATED, says)
-            return StoredRanker(number, *new)
-
-    def delete(self, name: str) -> bool:
-        with self._long_transaction() as t:
-            _lock(t)
-            t.execute(_RANKERS + " AND name = %s", (name,))
-            row = t.fetchone()
-            if row is None:
-                return False
-            t.execute("UPDATE recurrank_rankers SET deleted = TRUE, config = '' WHERE number = %s", (row[0],))
-            for table in ("catalogues", "snapshots", "slates"):
-                t.execute(f"DELETE FROM recurrank_{table} WHERE ranker = %s", (row[0],))
-            self._note(t, row[0], Kind.DELETED)
-            return True
-
-    def _note(self, t: Any, ranker: int, kind: Kind, says: bytes = b"") -> None:
-        seq, digest, _ = self.head(t)
-        event = Event(seq + 1, ranker, int(kind), 0, b"", b"", time.time())
-        self.write(t, [event], [chain.link(digest, event, says)], [], [])
-
-    def rankers(self) -> list[StoredRanker]:
-        with self._reading() as t:
-            t.execute(_RANKERS + " ORDER BY number")
-            return [StoredRanker(*row) for row in t.fetchall()]
-
-    def catalogue(self, ranker: int) -> bytes:
-        with self._reading() as t:
-            t.execute("SELECT data FROM recurrank_catalogues WHERE ranker = %s ORDER BY part", (ranker,))
-            return b"".join(row[0] for row in t.fetchall())
-
-    def keep(self, ranker: int, snapshot: Snapshot, retain: int = 2) -> None:
-        with self._long_transaction() as t:
-            t.execute("INSERT INTO recurrank_snapshots VALUES (%s, %s, %s, %s) ON CONFLICT DO NOTHING", (ranker, *snapshot))
-            old = "SELECT seq FROM recurrank_snapshots WHERE ranker = %s ORDER BY seq DESC OFFSET %s"
-            t.execute(f"DELETE FROM recurrank_snapshots WHERE ranker = %s AND seq IN ({old})", (ranker, ranker, retain))
-
-    def snapshots(self, ranker: int) -> Iterator[Snapshot]:
-        with self._reading() as t:
-            t.execute("SELECT seq FROM recurrank_snapshots WHERE ranker = %s ORDER BY seq DESC", (ranker,))
-            found = t.fetchall()
-        for (seq,) in found:
-            with self._reading() as t:
-                t.execute("SELECT seq, digest, state FROM recurrank_snapshots WHERE ranker = %s AND seq = %s", (ranker, seq))
-                row = t.fetchone()
-            if row is not None:
-                yield Snapshot(*row)
-
-    def raw(self, after: int, limit: int) -> list[tuple[Any, ...]]:
-        query = "SELECT seq, ranker, kind, served, clicks, payload, at, link FROM recurrank_events WHERE seq > %s"
-        return self._all(query + " ORDER BY seq LIMIT %s", (after, limit))
-
-    def slates(self, after: str, limit: int) -> list[Row]:
-        query = "SELECT slate, served, ranker, status, clicks FROM recurrank_slates WHERE slate > %s ORDER BY slate LIMIT %s"
-        return [Row(*row) for row in self._all(query, (after, limit))]
-
-    def ranker_rows(self) -> list[RankerRow]:
-        query = "SELECT number, name, config, digest, positions, deleted::int FROM recurrank_rankers ORDER BY number"
-        return [RankerRow(*row) for row in self._all(query)]
-
-    def catalogue_parts(self) -> list[tuple[int, int]]:
-        return self._all("SELECT ranker, part FROM recurrank_catalogues ORDER BY ranker, part")
-
-    def snapshot_places(self) -> list[tuple[int, int]]:
-        return self._all("SELECT ranker, seq FROM recurrank_snapshots ORDER BY ranker, seq")
-
-    def _all(self, query: str, values: tuple[Any, ...] = ()) -> list[Any]:
-        with self._reading() as t:
-            t.execute(query, values)
-            return list(t.fetchall())
 
     def lease(self) -> bool:
         with self._leaser.use(SILENCE) as connection:

@@ -11,14 +11,15 @@ import sqlite3
 import threading
 import time
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
 
 from recurrank.serving import chain
 from recurrank.serving.events import Event, Kind
-from recurrank.serving.store.base import Head, Locked, RankerRow, Row, Snapshot, Store, StoredRanker, StoreError
+from recurrank.serving.store.base import Head, Locked, Row, StoreError
+from recurrank.serving.store.sql import SqlStore
 
 MIGRATIONS = [
     """
@@ -52,14 +53,11 @@ LOCKED = 2.0
 TAIL = 20_000
 """Events kept in memory for the learner."""
 
-_EVENTS = """
-    SELECT e.seq, e.ranker, e.kind, e.served, e.clicks, CASE WHEN e.served THEN s.payload ELSE e.payload END, e.at
-    FROM events e LEFT JOIN events s ON e.served AND s.seq = e.served WHERE e.seq > ?
-"""
 
-
-class SqliteStore(Store):
+class SqliteStore(SqlStore):
     """A :class:`~recurrank.serving.store.base.Store` in a file."""
+
+    prefix, mark, flag = "", "?", "deleted"
 
     def __init__(self, path: str | Path) -> None:
         super().__init__()
@@ -116,6 +114,12 @@ class SqliteStore(Store):
         finally:
             self._write_lock.release()
 
+    def long_transaction(self) -> AbstractContextManager[sqlite3.Connection]:
+        return self.transaction()
+
+    def append_alone(self, t: sqlite3.Connection) -> None:
+        """Every transaction is alone."""
+
     def _begin(self, wait: bool) -> None:
         """SQLite's own way of waiting would hold up an event loop, and is set for a connection, not for a call."""
         until = time.monotonic() + LOCKED
@@ -129,11 +133,6 @@ class SqliteStore(Store):
                 if not wait:
                     raise Locked("the store is being written by another process") from error
             time.sleep(0.005)
-
-    def probe(self, size: int) -> None:
-        self.note("probe", bytes(size))
-        with self.transaction() as t:
-            t.execute("DELETE FROM meta WHERE name = 'probe'")
 
     def _remember(self) -> None:
         """Keep what was written for the learner: reading it back costs it, and the requests it competes with, far more."""
@@ -160,7 +159,7 @@ class SqliteStore(Store):
         return self._write_lock.locked()
 
     @contextmanager
-    def _reading(self) -> Iterator[sqlite3.Connection]:
+    def reading(self) -> Iterator[sqlite3.Connection]:
         with self._read_lock:
             try:
                 yield self._reader
@@ -181,22 +180,21 @@ class SqliteStore(Store):
         query = "SELECT slate, served, ranker, status, clicks FROM slates WHERE status = 0 AND served = ?"
         return [Row(*row) for place in sorted(places) for row in t.execute(query, (place,))]
 
-    def payload(self, t: sqlite3.Connection, served: int) -> bytes:
-        return bytes(t.execute("SELECT payload FROM events WHERE seq = ?", (served,)).fetchone()[0])
-
     def head(self, t: sqlite3.Connection | None = None) -> Head:
         if t is None:
-            with self._reading() as reader:
-                return Head(*reader.execute("SELECT seq, digest, first FROM head").fetchone())
+            return super().head()
         if self._head is None:  # nobody else writes
-            query = "SELECT max(seq, (SELECT coalesce(max(seq), 0) FROM events)), digest, first FROM head"
-            self._head = Head(*t.execute(query).fetchone())
+            self._head = super().head(t)
         return self._head
 
     def positions(self, t: sqlite3.Connection) -> dict[int, int]:
         if self._positions is None:  # nobody else writes
-            self._positions = dict(t.execute("SELECT number, positions FROM rankers WHERE NOT deleted"))
+            self._positions = super().positions(t)
         return self._positions
+
+    def _append(self, t: sqlite3.Connection, ranker: int, kind: Kind, says: bytes = b"") -> None:
+        super()._append(t, ranker, kind, says)
+        self._positions = None
 
     def write(self, t: sqlite3.Connection, events: list[Event], links: list[bytes], new: list[Row], changed: list[Row]) -> None:
         _insert(t, "INSERT INTO events VALUES", [(*event, link) for event, link in zip(events, links, strict=True)])
@@ -217,7 +215,7 @@ class SqliteStore(Store):
         lost = sorted({event.served for event in found if event.served and not event.payload})
         if lost:  # slates of long ago
             shown: dict[int, bytes] = {}
-            with self._reading() as reader:
+            with self.reading() as reader:
                 for part in range(0, len(lost), 500):
                     places = lost[part : part + 500]
                     query = f"SELECT seq, payload FROM events WHERE seq IN ({','.join('?' * len(places))})"
@@ -226,122 +224,15 @@ class SqliteStore(Store):
         return found
 
     def events(self, after: int, limit: int, ranker: int | None = None) -> list[Event]:
-        if ranker is None and (recent := self._recent(after, limit)) is not None:
-            return recent
-        which = "" if ranker is None else f" AND e.ranker = {int(ranker)}"
-        with self._reading() as reader:
-            found = reader.execute(f"{_EVENTS}{which} ORDER BY e.seq LIMIT ?", (after, limit))
-            return list(map(Event._make, found))
+        recent = self._recent(after, limit) if ranker is None else None
+        return super().events(after, limit, ranker) if recent is None else recent
 
     def newest(self) -> int:
-        if self._head is not None:
-            return self._head.seq
-        with self._reading() as reader:
-            return int(reader.execute("SELECT coalesce(max(seq), 0) FROM events").fetchone()[0])
-
-    def open_slates(self) -> dict[int, list[int]]:
-        found: dict[int, list[int]] = {}
-        with self._reading() as reader:
-            for ranker, served in reader.execute("SELECT ranker, served FROM slates WHERE status = 0 ORDER BY served"):
-                found.setdefault(ranker, []).append(served)
-        return found
-
-    def note(self, name: str, value: bytes) -> None:
-        with self.transaction() as t:
-            t.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (name, value))
-
-    def noted_as(self, name: str) -> bytes | None:
-        with self._reading() as reader:
-            row = reader.execute("SELECT value FROM meta WHERE name = ?", (name,)).fetchone()
-        return row[0] if row else None
-
-    def create(self, name: str, config: bytes, digest: str, positions: int, catalogue: Iterable[bytes]) -> StoredRanker | None:
-        with self.transaction() as t:
-            there = t.execute(
-                "SELECT number, name, config, digest, positions FROM rankers WHERE name = ? AND NOT deleted", (name,)
-            )
-            row = there.fetchone()
-            if row is not None:
-                return StoredRanker(*row) if row[3] == digest else None
-            new = (name, config, digest, positions)
-            number = t.execute("INSERT INTO rankers (name, config, digest, positions) VALUES (?, ?, ?, ?)", new).lastrowid or 0
-            parts = list(catalogue)
-            for part, data in enumerate(parts):
-                t.execute("INSERT INTO catalogues VALUES (?, ?, ?)", (number, part, data))
-            says = chain.ranker_mark(number, name, digest, positions) + chain.catalogue_mark(config, parts)
-            self._note(t, number, Kind.CREATED, says)
-            self._positions = None
-            return StoredRanker(number, *new)
-
-    def delete(self, name: str) -> bool:
-        with self.transaction() as t:
-            row = t.execute("SELECT number FROM rankers WHERE name = ? AND NOT deleted", (name,)).fetchone()
-            if row is None:
-                return False
-            t.execute("UPDATE rankers SET deleted = 1, config = x'' WHERE number = ?", row)
-            for table in ("catalogues", "snapshots", "slates"):
-                t.execute(f"DELETE FROM {table} WHERE ranker = ?", row)
-            self._note(t, row[0], Kind.DELETED)
-            self._positions = None
-            return True
-
-    def _note(self, t: sqlite3.Connection, ranker: int, kind: Kind, says: bytes = b"") -> None:
-        seq, digest, _ = self.head(t)
-        event = Event(seq + 1, ranker, int(kind), 0, b"", b"", time.time())
-        self.write(t, [event], [chain.link(digest, event, says)], [], [])
-
-    def rankers(self) -> list[StoredRanker]:
-        with self._reading() as reader:
-            query = "SELECT number, name, config, digest, positions FROM rankers WHERE NOT deleted ORDER BY number"
-            return [StoredRanker(*row) for row in reader.execute(query)]
-
-    def catalogue(self, ranker: int) -> bytes:
-        with self._reading() as reader:
-            query = "SELECT data FROM catalogues WHERE ranker = ? ORDER BY part"
-            return b"".join(row[0] for row in reader.execute(query, (ranker,)))
-
-    def keep(self, ranker: int, snapshot: Snapshot, retain: int = 2) -> None:
-        with self.transaction() as t:
-            t.execute("INSERT OR REPLACE INTO snapshots VALUES (?, ?, ?, ?)", (ranker, *snapshot))
-            old = "SELECT seq FROM snapshots WHERE ranker = ? ORDER BY seq DESC LIMIT -1 OFFSET ?"
-            t.execute(f"DELETE FROM snapshots WHERE ranker = ? AND seq IN ({old})", (ranker, ranker, retain))
-
-    def snapshots(self, ranker: int) -> Iterator[Snapshot]:
-        with self._reading() as reader:
-            found = reader.execute("SELECT seq FROM snapshots WHERE ranker = ? ORDER BY seq DESC", (ranker,)).fetchall()
-        for (seq,) in found:
-            with self._reading() as reader:
-                one = "SELECT seq, digest, state FROM snapshots WHERE ranker = ? AND seq = ?"
-                row = reader.execute(one, (ranker, seq)).fetchone()
-            if row is not None:
-                yield Snapshot(*row)
+        return super().newest() if self._head is None else self._head.seq
 
     def integrity(self) -> list[str]:
-        with self._reading() as reader:
+        with self.reading() as reader:
             return [row[0] for row in reader.execute("PRAGMA integrity_check") if row[0] != "ok"]
-
-    def raw(self, after: int, limit: int) -> list[tuple[Any, ...]]:
-        query = "SELECT seq, ranker, kind, served, clicks, payload, at, link FROM events WHERE seq > ? ORDER BY seq LIMIT ?"
-        with self._reading() as reader:
-            return reader.execute(query, (after, limit)).fetchall()
-
-    def slates(self, after: str, limit: int) -> list[Row]:
-        query = "SELECT slate, served, ranker, status, clicks FROM slates WHERE slate > ? ORDER BY slate LIMIT ?"
-        with self._reading() as reader:
-            return [Row(*row) for row in reader.execute(query, (after, limit))]
-
-    def ranker_rows(self) -> list[RankerRow]:
-        query = "SELECT number, name, config, digest, positions, deleted FROM rankers ORDER BY number"
-        with self._reading() as reader:
-            return [RankerRow(*row) for row in reader.execute(query)]
-
-    def catalogue_parts(self) -> list[tuple[int, int]]:
-        with self._reading() as reader:
-            return reader.execute("SELECT ranker, part FROM catalogues ORDER BY ranker, part").fetchall()
-
-    def snapshot_places(self) -> list[tuple[int, int]]:
-        with self._reading() as reader:
-            return reader.execute("SELECT ranker, seq FROM snapshots ORDER BY ranker, seq").fetchall()
 
     def lease(self) -> bool:
         return True
