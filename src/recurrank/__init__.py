@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from recurrank.design.optimal import Design, g_optimal
     from recurrank.design.spanner import volumetric_spanner
     from recurrank.experiments.comparison import Comparison, compare
+    from recurrank.logs.fit.report import Fit, fit
+    from recurrank.logs.sessions import Sessions
     from recurrank.problem import Problem, synthetic, transform
     from recurrank.rankers.balanced import Balanced
     from recurrank.rankers.ranker import Ranker
@@ -33,12 +35,15 @@ _HOME = {
     "Client": "recurrank.client",
     "Comparison": "recurrank.experiments.comparison",
     "Design": "recurrank.design.optimal",
+    "Fit": "recurrank.logs.fit.report",
     "Problem": "recurrank.problem",
     "Ranker": "recurrank.rankers.ranker",
     "RecurRank": "recurrank.rankers.recurrank",
     "Run": "recurrank.simulation.run",
+    "Sessions": "recurrank.logs.sessions",
     "Slate": "recurrank.slate",
     "compare": "recurrank.experiments.comparison",
+    "fit": "recurrank.logs.fit.report",
     "g_optimal": "recurrank.design.optimal",
     "hot": "recurrank._compiled",
     "load": "recurrank.rankers.saving",
@@ -56,13 +61,16 @@ __all__ = [
     "Client",
     "Comparison",
     "Design",
+    "Fit",
     "Problem",
     "Ranker",
     "RecurRank",
     "Run",
+    "Sessions",
     "Slate",
     "clicks",
     "compare",
+    "fit",
     "g_optimal",
     "hot",
     "load",

@@ -8,6 +8,7 @@ from recurrank.clicks.chain import ClickChain
 from recurrank.clicks.dependent import DependentClick
 from recurrank.clicks.document import DocumentBased
 from recurrank.clicks.factored import Factored
+from recurrank.clicks.fitted import Fitted, load
 from recurrank.clicks.model import ClickModel
 from recurrank.clicks.plain import plain
 from recurrank.clicks.position import PositionBased
@@ -21,9 +22,11 @@ __all__ = [
     "DocumentBased",
     "DynamicBayesian",
     "Factored",
+    "Fitted",
     "PositionBased",
     "UserBrowsing",
     "assumptions",
+    "load",
     "make",
     "names",
     "plain",

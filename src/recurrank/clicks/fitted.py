@@ -1,0 +1,158 @@
+"""Fitted click models in a file: what ``recurrank fit --out`` writes, and the published models of the Yandex log.
+
+Ours is ``{"format": ..., "version": 1, "best": NAME, "queries": [{"query", "items", "models": {NAME: parameters}}]}`` with
+parameters by the names of the click models' arguments. The published file is a list of queries with arguments by position:
+
+| in the file | arguments | here |
+|---|---|---|
+| PBM | attraction, examination by rank | ``PositionBased`` |
+| CM | attraction | ``Cascade`` |
+| DCM | attraction, probability of going on after a click, by rank | ``DependentClick`` |
+| DBN | attraction, satisfaction, probability of giving up unsatisfied | ``DynamicBayesian``, continuation = 1 - the last |
+| CCM | attraction, alpha1, alpha2, alpha3 | ``ClickChain`` |
+| UBM | attraction, examination by rank and rank of the last click (last: none yet) | ``UserBrowsing`` |
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from recurrank.clicks.bayesian import DynamicBayesian
+from recurrank.clicks.browsing import UserBrowsing
+from recurrank.clicks.cascade import Cascade
+from recurrank.clicks.chain import ClickChain
+from recurrank.clicks.dependent import DependentClick
+from recurrank.clicks.model import ClickModel
+from recurrank.clicks.position import PositionBased
+
+FORMAT = "recurrank click models"
+VERSION = 1
+
+CLASSES: dict[str, Any] = {
+    "pbm": PositionBased,
+    "cm": Cascade,
+    "dcm": DependentClick,
+    "sdbn": DynamicBayesian,
+    "dbn": DynamicBayesian,
+    "ccm": ClickChain,
+    "ubm": UserBrowsing,
+}
+"""What each short name is."""
+
+
+class Fitted(Mapping[str, "Queries"]):
+    """Fitted click models: ``fitted["ubm"]["9982_0"]`` is the user browsing model of a query.
+
+    Attributes:
+        best: the model that explains the log best.
+        item_ids: names of the items that a query's models speak of, by query; the models number them in this order.
+        scores: log-likelihood and perplexity by model, where the file has them.
+
+    """
+
+    def __init__(self, document: Any) -> None:
+        queries = document["queries"]
+        names = list(queries[0]["models"])
+        self.best: str = document.get("best", names[0])
+        self.item_ids: dict[str, list[str]] = {query["query"]: query["items"] for query in queries}
+        self.scores: dict[str, dict[str, float]] = document.get("scores", {})
+        self._names = {name: {query["query"]: query["models"][name] for query in queries} for name in names}
+
+    def __getitem__(self, name: str) -> Queries:
+        if name not in self._names:
+            raise KeyError(f"{name!r} was not fitted; choose from {', '.join(self._names)}")
+        return Queries(name, self._names[name])
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names)
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+    def model(self, name: str | None = None, query: str | None = None) -> ClickModel:
+        """A query's click model; by default the best model, and the first query."""
+        return self[name or self.best][query if query is not None else next(iter(self.item_ids))]
+
+
+class Queries(Mapping[str, ClickModel]):
+    """One kind of click model, by query; each is made when it is asked for."""
+
+    def __init__(self, name: str, parameters: dict[str, dict[str, Any]]) -> None:
+        self.name = name
+        self._parameters = parameters
+
+    def __getitem__(self, query: str) -> ClickModel:
+        if query not in self._parameters:
+            raise KeyError(f"no query {query!r} in it; there are {len(self)}, {', '.join(list(self)[:5])} among them")
+        model: ClickModel = CLASSES[self.name](**self._parameters[query])
+        return model
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._parameters)
+
+    def __len__(self) -> int:
+        return len(self._parameters)
+
+
+def write(path: Path, document: dict[str, Any]) -> None:
+    """Write a file of fitted models, whole or not at all."""
+    partial = path.with_name(path.name + ".partial")
+    try:
+        partial.write_text(json.dumps({"format": FORMAT, "version": VERSION, **document}, allow_nan=False), encoding="utf-8")
+        partial.replace(path)
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+def load(path: str | Path) -> Fitted:
+    """Click models from a file that ``recurrank fit --out`` wrote, or from the published models of the Yandex log.
+
+    ValueError says in one line what is wrong with it.
+    """
+    path = Path(path)
+    if not path.is_file():
+        raise ValueError(f"{path}: no such file; give what recurrank fit --out wrote")
+    try:
+        document = json.loads(path.read_bytes())
+        if isinstance(document, list):
+            document = {"queries": [_published(query) for query in document]}
+        elif document.get("format") != FORMAT or document.get("version") != VERSION:
+            raise ValueError(f"format {document.get('format')!r}, version {document.get('version')!r}")
+        fitted = Fitted(document)
+        for name in fitted:
+            fitted.model(name)
+    except (ValueError, KeyError, TypeError, IndexError, AttributeError) as error:
+        what = f"no {error}" if isinstance(error, KeyError) else str(error)
+        raise ValueError(f"{path}: not a file of fitted click models ({what})") from error
+    return fitted
+
+
+def _published(query: dict[str, Any]) -> dict[str, Any]:
+    arguments = {name.lower(): model["args"] for name, model in query["models"].items()}
+    count = len(arguments["pbm"][0])
+    return {
+        "query": str(query["query"]),
+        "items": [str(place) for place in range(count)],
+        "models": {name: _named(name, *args) for name, args in arguments.items() if name in CLASSES},
+    }
+
+
+def _named(name: str, attraction: list[float], *rest: Any) -> dict[str, Any]:
+    match name:
+        case "pbm":
+            return {"attraction": attraction, "examination": rest[0]}
+        case "dcm":
+            return {"attraction": attraction, "continuation": rest[0]}
+        case "dbn":
+            return {"attraction": attraction, "satisfaction": rest[0], "continuation": 1 - rest[1]}
+        case "ccm":
+            return {"attraction": attraction, "alpha1": rest[0], "alpha2": rest[1], "alpha3": rest[2]}
+        case "ubm":
+            return {"attraction": attraction, "examination": np.asarray(rest[0]).tolist()}
+        case _:
+            return {"attraction": attraction}

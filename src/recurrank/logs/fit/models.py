@@ -1,0 +1,226 @@
+"""The models that can be fitted: the statistics that each needs, what its parameters become, and how it scores a log."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from time import perf_counter
+from typing import NamedTuple
+
+import numpy as np
+
+from recurrank._arrays import Floats, Ints
+from recurrank.logs.fit import climb
+from recurrank.logs.fit.chain import Chain
+from recurrank.logs.fit.click_chain import ClickChainCounts
+from recurrank.logs.fit.predict import score_chain, score_product
+from recurrank.logs.fit.product import Product, collapse, last_clicks
+from recurrank.logs.sessions import EMPTY, Codes, Counts, Marks, Pairs, Sessions, code_pairs, pairs_of, translate
+
+NAMES = ("pbm", "cm", "dcm", "sdbn", "dbn", "ccm", "ubm")
+"""Every model that can be fitted, by its short name."""
+
+
+WEAK = 0.1
+"""Strength of the priors for counts, in observations: it keeps probabilities off 0 and 1, and no more."""
+
+
+class Pages(NamedTuple):
+    """A log as the models see it: items are pairs of a query and an item, and every page has a query from 0 to Q - 1.
+
+    With attractions that are shared by all queries there is one query only.
+    """
+
+    pairs: Pairs
+    items: Codes
+    clicks: Marks
+    lengths: Ints
+    query: Codes
+    queries: int
+
+
+class Scores(NamedTuple):
+    """How probable a model finds a log: logarithms by page, and sums by position (see ``predict.py``)."""
+
+    pages: Floats
+    positions: Floats
+
+
+@dataclass
+class FittedModel:
+    """A click model with the values that a log gave it. What is by query has one more row, for queries that the log lacks.
+
+    Attributes:
+        name: pbm, cm, dcm, sdbn, dbn, ccm or ubm.
+        query: the query of each pair.
+        attraction: one per pair of a query and an item.
+        unseen: by query, the attraction of an item that the log lacks.
+        behaviour: the other parameters by name; shape (Q + 1, ...).
+        satisfaction: one per pair, in the dynamic Bayesian models.
+        unseen_satisfaction: of an item that the log lacks.
+        slip: the probability of a click where the cascade model says that nobody looks.
+        parameters: how many free numbers it amounts to.
+        likelihood: of the log that it was fitted to, in nats.
+        way: the climb to it.
+        seconds: that fitting took, compilation not counted.
+
+    """
+
+    name: str
+    query: Codes
+    attraction: Floats
+    unseen: Floats
+    behaviour: dict[str, Floats]
+    satisfaction: Floats | None = None
+    unseen_satisfaction: float = 0.5
+    slip: float = 0.0
+    parameters: float = 0.0
+    likelihood: float = 0.0
+    way: climb.Climb = field(default_factory=lambda: climb.Climb([]))
+    seconds: float = 0.0
+
+    def score(self, items: Codes, clicks: Marks, lengths: Ints, query: Codes) -> Scores:
+        """Logarithms of the probabilities of what happened on pages; items in terms of pairs, -2 for one that the log lacks."""
+        found = Scores(np.zeros(len(items)), np.zeros((3, items.shape[1])))
+        if self.name in ("pbm", "ubm"):
+            table = self.behaviour["examination"]
+            browsing = self.name == "ubm"
+            score_product(items, clicks, lengths, query, browsing, self.attraction, self.unseen, table, *found)
+        else:
+            score_chain(items, clicks, lengths, query, self.attraction, self.unseen, *self.going_on(), self.slip, *found)
+        return found
+
+    def going_on(self) -> tuple[Floats, Floats, bool, Floats]:
+        """Of a chain: the probability of going on after a click (by pair, or by query and position), and after a skip."""
+        rows = len(self.unseen)
+        if self.name == "cm":
+            return np.zeros(len(self.attraction)), np.zeros(rows), False, np.ones(rows)
+        if self.name == "dcm":
+            return self.behaviour["continuation"].ravel(), np.zeros(rows), True, np.ones(rows)
+        if self.name == "ccm":
+            one, two, three = (self.behaviour[f"alpha{number}"][:, 0] for number in (1, 2, 3))
+            r = self.attraction
+            stay = two[self.query] * (1 - r) + three[self.query] * r
+            return stay, two * (1 - self.unseen) + three * self.unseen, False, one
+        assert self.satisfaction is not None
+        onward = self.behaviour["continuation"][:, 0]
+        return (1 - self.satisfaction) * onward[self.query], (1 - self.unseen_satisfaction) * onward, False, onward
+
+
+def pages_of(sessions: Sessions, shared: bool = False) -> Pages:
+    """A log with attractions by query, or shared by all queries."""
+    pairs, items = pairs_of(sessions, shared)
+    query = np.zeros(len(sessions), np.int32) if shared else sessions.query
+    return Pages(pairs, items, sessions.clicks, sessions.lengths, query, 1 if shared else len(sessions.query_ids))
+
+
+def tested_pages(sessions: Sessions, fitted: Sessions, pages: Pages) -> tuple[Codes, Marks, Ints, Codes]:
+    """Pages of another log (or another part of the same) in terms of the pairs that models were fitted to."""
+    missing = pages.items.shape[1] - sessions.positions
+    if missing < 0:
+        raise ValueError(f"test: pages of {sessions.positions} positions; the models are fitted to {pages.items.shape[1]}")
+    same = sessions.query_ids is fitted.query_ids and sessions.item_ids is fitted.item_ids
+    query_of = np.arange(len(sessions.query_ids), dtype=np.int32) if same else translate(sessions.query_ids, fitted.query_ids)
+    item_of = np.arange(len(sessions.item_ids), dtype=np.int32) if same else translate(sessions.item_ids, fitted.item_ids)
+    items = code_pairs(sessions, pages.pairs, query_of, item_of)
+    clicks = sessions.clicks
+    if missing:
+        items = np.pad(items, ((0, 0), (0, missing)), constant_values=EMPTY)
+        clicks = np.pad(clicks, ((0, 0), (0, missing)))
+    query = query_of[sessions.query]
+    query = np.zeros_like(query) if pages.pairs.shared else np.where(query < 0, pages.queries, query).astype(np.int32)
+    return items, clicks, sessions.lengths, query
+
+
+def fit_model(name: str, pages: Pages, tolerance: float) -> FittedModel:
+    """One model, fitted."""
+    began = perf_counter()
+    slip, rest = 0.0, 0.0
+    match name:
+        case "pbm" | "ubm":
+            model: climb.Expects = _product(pages, browsing=name == "ubm")
+        case "ccm":
+            model = ClickChainCounts(pages.items, pages.clicks, pages.lengths, pages.query, pages.pairs.query)
+        case "cm":
+            first = _first_click_ends(pages)
+            model = Chain(pages.items, pages.clicks, first, pages.query, pages.pairs.query, "always", False)
+            below = float((pages.lengths - first).sum())
+            slips = float(pages.clicks.sum() - (pages.clicks.any(axis=1)).sum())
+            slip = (slips + 0.5) / (below + 1)
+            rest = slips * np.log(slip) + (below - slips) * np.log1p(-slip)
+        case "dcm" | "sdbn" | "dbn":
+            satisfied = "position" if name == "dcm" else "item"
+            model = Chain(
+                pages.items, pages.clicks, pages.lengths, pages.query, pages.pairs.query, satisfied, gives_up=name == "dbn"
+            )
+        case _:
+            raise ValueError(f"models: {name!r} is unknown; choose from {', '.join(NAMES)}")
+    way = climb.fit(model, tolerance)
+    fitted = _fitted(name, model, way, pages)
+    fitted.slip = slip
+    fitted.likelihood = model.expect(way.values)[0] + rest
+    fitted.parameters = sum(family.parameters for family in model.families) + (name == "cm")
+    fitted.way, fitted.seconds = way, perf_counter() - began
+    return fitted
+
+
+def fit_counts(counts: Counts, tolerance: float) -> tuple[Pairs, FittedModel]:
+    """The position-based model, fitted to counts by maximum likelihood: they are many, and scored on themselves."""
+    began = perf_counter()
+    keys, pair = np.unique(counts.query.astype(np.int64) * len(counts.item_ids) + counts.item, return_inverse=True)
+    pairs = Pairs((keys // len(counts.item_ids)).astype(np.int32), (keys % len(counts.item_ids)).astype(np.int32), False)
+    shown = counts.impressions.astype(np.float64)
+    clicked = np.minimum(counts.clicks, counts.impressions).astype(np.float64)  # an impression is clicked or not
+    queries = len(counts.query_ids)
+    model = Product(
+        pair.astype(np.int32), counts.position, counts.query, shown, clicked, pairs.query, counts.positions, queries
+    )
+    for family in model.families:
+        family.strength = WEAK
+    way = climb.fit(model, tolerance, learn_priors=False)
+    empty = np.zeros((0, counts.positions), np.int32)
+    none = Pages(pairs, empty, empty.astype(np.uint8), np.empty(0, np.int64), np.empty(0, np.int32), queries)
+    fitted = _fitted("pbm", model, way, none)
+    fitted.likelihood, fitted.way = model.expect(way.values)[0], way
+    fitted.parameters = len(pairs) + queries * counts.positions
+    fitted.seconds = perf_counter() - began
+    return pairs, fitted
+
+
+def _product(pages: Pages, browsing: bool) -> Product:
+    positions = pages.items.shape[1]
+    shown = pages.items >= 0
+    if browsing:
+        cells, cell = positions * positions, last_clicks(pages.clicks, pages.lengths)[shown]
+    else:
+        cells, cell = positions, np.broadcast_to(np.arange(positions, dtype=np.int32), pages.items.shape)[shown]
+    pair, cell, impressions, clicked = collapse(pages.items[shown], cell, pages.clicks[shown], cells)
+    return Product(pair, cell, pages.pairs.query[pair], impressions, clicked, pages.pairs.query, cells, pages.queries)
+
+
+def _first_click_ends(pages: Pages) -> Ints:
+    """Lengths of pages that end with their first click."""
+    clicked = pages.clicks.any(axis=1)
+    ends: Ints = np.where(clicked, np.argmax(pages.clicks, axis=1) + 1, pages.lengths)
+    return ends
+
+
+def _fitted(name: str, model: climb.Expects, way: climb.Climb, pages: Pages) -> FittedModel:
+    """Values by name, with a last row for queries that the log lacks."""
+    queries = pages.queries
+    values = {family.name: value for family, value in zip(model.families, way.values, strict=True)}
+    priors = {family.name: family for family in model.families}
+    by_query = priors["attraction"].mean
+    fitted = FittedModel(name, pages.pairs.query, values["attraction"], np.r_[by_query, by_query.mean()], {})
+    for family in model.families[1:]:
+        if family.name == "satisfaction" and name != "dcm":
+            fitted.satisfaction, fitted.unseen_satisfaction = values[family.name], float(family.mean[0])
+            continue
+        table = values[family.name].reshape(queries, -1)
+        other = np.broadcast_to(family.mean, table.shape[1])
+        table = np.vstack([table, table[0] if queries == 1 else other])
+        fitted.behaviour[family.name] = table
+    if name == "dcm":
+        fitted.behaviour = {"continuation": 1 - fitted.behaviour["satisfaction"]}
+    if name == "sdbn":
+        fitted.behaviour["continuation"] = np.ones((queries + 1, 1))
+    return fitted

@@ -1,0 +1,128 @@
+"""Models whose click is a product of two coins, attraction and examination: position-based and user browsing.
+
+    P(click | item i, cell x) = a_i e_x
+
+For the position-based model the cell is the position k; for the user browsing model it is k and the position of the last
+click. The log enters as counts only: how often item i was shown and clicked in cell x. With n impressions and c clicks EM's
+expected successes are
+
+    attraction:   c + (n - c) a (1 - e) / (1 - a e)         examination:   c + (n - c) e (1 - a) / (1 - a e)
+
+Examination is by query, drawn towards what all queries have in common as far as the log asks for it (``family.py``).
+Craswell, Zoeter, Taylor, Ramsey 2008; Dupret, Piwowarski 2008; EM as in Chuklin, Markov, de Rijke 2015.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from recurrank._arrays import Floats, Ints
+from recurrank._compiled import apart
+from recurrank.logs.fit.climb import Values
+from recurrank.logs.fit.family import Expected, Family, by_position
+from recurrank.logs.sessions import Codes, Marks
+
+
+class Product:
+    """Counts of a log for one of these models.
+
+    Args:
+        pair: the item of each row of counts.
+        cell: its cell, numbered within its query.
+        query: its query.
+        shown: impressions.
+        clicked: clicks.
+        parents: the query of each pair.
+        cells: how many cells a query has.
+        queries: how many queries there are; one, where examination is the same for all.
+
+    """
+
+    def __init__(
+        self, pair: Codes, cell: Codes, query: Codes, shown: Floats, clicked: Floats, parents: Codes, cells: int, queries: int
+    ) -> None:
+        self.pair, self.shown, self.clicked = pair, shown, clicked
+        self.cell = (query.astype(np.int64) * cells + cell).astype(np.int32) if queries > 1 else cell
+        self.observations = float(shown.sum())
+        self.cells, self.queries = cells, queries
+        rate = float(clicked.sum() + 0.5) / float(shown.sum() + 1)
+        by_cell = np.bincount(cell, clicked, cells) / np.maximum(np.bincount(cell, shown, cells), 1)
+        curve = np.clip(by_cell / max(by_cell.max(), 1e-9), 0.05, 0.95)
+        mean = np.full(int(parents.max(initial=0)) + 1, np.clip(2 * rate, 0.02, 0.6))
+        self.families = [
+            Family("attraction", parents.astype(np.int64), mean),
+            by_position("examination", curve, queries),
+        ]
+
+    def starts(self) -> Sequence[Values]:
+        """Examination as the click rate by cell falls, and flat: the likelihood may have a maximum near each."""
+        attraction, curve = (family.begin() for family in self.families)
+        return [[attraction, curve], [attraction.copy(), np.full(len(curve), 0.5)]]
+
+    def expect(self, values: Values) -> tuple[float, list[Expected]]:
+        a, e = values
+        found = np.zeros((2, 2, max(len(a), len(e))))
+        likelihood = _expect(self.pair, self.cell, self.shown, self.clicked, a, e, found)
+        return likelihood, [
+            Expected(found[0, 0, : len(a)], self._trials(self.pair, len(a)), found[0, 1, : len(a)]),
+            Expected(found[1, 0, : len(e)], self._trials(self.cell, len(e)), found[1, 1, : len(e)]),
+        ]
+
+    def _trials(self, index: Codes, size: int) -> Floats:
+        """Impressions do not change from step to step."""
+        kept: dict[int, Floats] = self.__dict__.setdefault("_kept", {})
+        if id(index) not in kept:
+            kept[id(index)] = np.bincount(index, self.shown, size).astype(np.float64)
+        return kept[id(index)]
+
+
+@apart
+def _expect(pair: Codes, cell: Codes, shown: Floats, clicked: Floats, a: Floats, e: Floats, found: Floats) -> float:
+    likelihood, product = 0.0, 1.0
+    for row in range(len(pair)):
+        i, x = pair[row], cell[row]
+        c, rest = clicked[row], shown[row] - clicked[row]
+        both = a[i] * e[x]
+        skip = 1 - both
+        inverse = 1 / skip
+        attracted = (a[i] - both) * inverse
+        examined = (e[x] - both) * inverse
+        if shown[row] == 1:  # a product of probabilities needs one logarithm
+            product *= both if c > 0 else skip
+            if product < 1e-250:
+                likelihood += np.log(product)
+                product = 1.0
+        else:
+            likelihood += c * np.log(both) + rest * np.log(skip)
+        found[0, 0, i] += c + rest * attracted
+        found[1, 0, x] += c + rest * examined
+        found[0, 1, i] += c * (1 - a[i]) ** 2 + rest * (attracted - a[i]) ** 2
+        found[1, 1, x] += c * (1 - e[x]) ** 2 + rest * (examined - e[x]) ** 2
+    return float(likelihood + np.log(product))
+
+
+def collapse(pair: Codes, cell: Codes, clicks: Marks, cells: int) -> tuple[Codes, Codes, Floats, Floats]:
+    """Counts by (pair, cell) of single impressions: pairs, cells, impressions and clicks."""
+    keys = pair.astype(np.int64) * cells + cell
+    order = np.argsort(keys, kind="stable")
+    keys = keys[order]
+    first = np.flatnonzero(np.r_[True, keys[1:] != keys[:-1]])
+    shown = np.diff(np.r_[first, len(keys)]).astype(np.float64)
+    clicked = np.add.reduceat(clicks[order].astype(np.float64), first) if len(first) else np.empty(0)
+    return (keys[first] // cells).astype(np.int32), (keys[first] % cells).astype(np.int32), shown, clicked
+
+
+@apart
+def last_clicks(clicks: Marks, lengths: Ints) -> Codes:
+    """The cell of each position under user browsing: k K + j, j the last click's position or K - 1 for none yet."""
+    rows, positions = clicks.shape
+    cells = np.empty((rows, positions), np.int32)
+    for row in range(rows):
+        last = positions - 1
+        for k in range(lengths[row]):
+            cells[row, k] = k * positions + last
+            if clicks[row, k]:
+                last = k
+    return cells

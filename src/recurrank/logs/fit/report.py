@@ -1,0 +1,376 @@
+"""``rr.fit``: click models fitted to a log, scored on a part that they did not see, and compared."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from recurrank._arrays import Floats, Ints
+from recurrank._frames import frame
+from recurrank.clicks.assumptions import check
+from recurrank.clicks.fitted import CLASSES, Fitted, write
+from recurrank.clicks.model import ClickModel
+from recurrank.logs.fit.models import NAMES, FittedModel, Pages, fit_counts, fit_model, pages_of, tested_pages
+from recurrank.logs.reading import Log, read
+from recurrank.logs.sessions import Counts, Pairs, Sessions
+
+PREFERRED = ("cm", "dcm", "pbm", "sdbn", "ccm", "dbn", "ubm")
+"""Which of several models that explain a log equally well with equally many parameters is named first."""
+SURE = 2.5
+"""Standard errors by which a model has to be behind to be worse."""
+CHECKED = 4
+"""Positions on which the paper's assumptions are checked, all rankings of the typical page's items being looked at."""
+PROPERTIES = (
+    "Assumption 1 (the order above matters)",
+    "Assumption 2 (examination rises)",
+    "Assumption 3 (the best ranking is not examined least)",
+    "the ranking by attraction as the one with the most clicks",
+)
+MANY = 100_000
+"""Pages of a query that are looked through for its most frequent one."""
+TOLERANCE = 1e-7
+"""Gain in nats per observation at which a climb ends."""
+
+
+class Row(NamedTuple):
+    """How one model explains the test part.
+
+    Attributes:
+        model: its short name.
+        log_likelihood: mean logarithm of the probability of what happened at a position, given the clicks above it.
+        perplexity: mean over positions of 2 to the minus mean binary logarithm of the unconditional probability.
+        perplexity_by_position: its terms.
+        conditional_perplexity_by_position: the same given the clicks above.
+        behind: how far its log-likelihood is behind the best one's.
+        error: the standard error of that, over pages.
+        parameters: how many free numbers it amounts to.
+        seconds: that fitting took, compilation not counted.
+
+    """
+
+    model: str
+    log_likelihood: float
+    perplexity: float
+    perplexity_by_position: list[float]
+    conditional_perplexity_by_position: list[float]
+    behind: float
+    error: float
+    parameters: float
+    seconds: float
+
+
+@dataclass
+class Fit:
+    """Fitted click models and how well each explains the log. ``fit[name][query]`` is a click model.
+
+    Attributes:
+        rows: one per model, the best log-likelihood first.
+        best: the model that explains the log best; of those that nothing speaks against, the one with the fewest parameters.
+        tested: what the scores are of: "a test log", "the last 25 % of the pages", ...
+        fitted: the models as they were fitted.
+        typical: a query and the pairs on the page that was shown most often for it; the query is the one with the most pages.
+
+    """
+
+    rows: list[Row]
+    best: str
+    tested: str
+    fitted: dict[str, FittedModel]
+    pairs: Pairs
+    query_ids: Sequence[str]
+    item_ids: Sequence[str]
+    pages: int
+    typical: tuple[int, Ints]
+
+    def models(self) -> Fitted:
+        """The models as :class:`~recurrank.clicks.ClickModel`, by name and query."""
+        return Fitted(self._document())
+
+    def save(self, path: str | Path) -> None:
+        """Write a file for :func:`recurrank.clicks.load`."""
+        write(Path(path), self._document())
+
+    def examination(self, name: str) -> Floats:
+        """How often each position of the typical page is examined under a model."""
+        model = self._typical_model(name)
+        return model.examine(np.arange(len(model.attraction)))
+
+    def assumptions(self) -> dict[str, str]:
+        """What each model implies about the paper's Assumptions 1 to 3, checked on the items of the typical page."""
+        said = {}
+        for row in self.rows:
+            model = self._typical_model(row.model)
+            report = check(model, min(CHECKED, len(model.attraction)))
+            broken = [text for text, finding in zip(PROPERTIES, report, strict=True) if not finding.holds]
+            said[row.model] = "satisfies the paper's assumptions" if not broken else f"breaks {', '.join(broken)}"
+        return said
+
+    def figure(self) -> Any:
+        """Conditional perplexity and examination by position, one line per model (a matplotlib figure)."""
+        from matplotlib.figure import Figure
+
+        figure = Figure(figsize=(9, 3.6), layout="constrained")
+        left, right = figure.subplots(1, 2)
+        for row in self.rows:
+            places = np.arange(1, len(row.perplexity_by_position) + 1)
+            left.plot(places, row.conditional_perplexity_by_position, marker=".", label=row.model)
+            curve = self.examination(row.model)
+            right.plot(np.arange(1, len(curve) + 1), curve, marker=".", label=row.model)
+        left.set(title="perplexity given the clicks above", xlabel="position")
+        right.set(title="examined, typical page", xlabel="position", ylim=(0, 1.02))
+        left.legend(frameon=False)
+        return figure
+
+    def _typical_model(self, name: str) -> ClickModel:
+        return click_model(self.fitted[name], self.typical[0], self.typical[1])
+
+    def verdict(self) -> str:
+        """Which model explains the log best, by how much, and how sure that is."""
+        top = self.rows[0]
+        if len(self.rows) == 1:
+            return f"{top.model}: {top.log_likelihood:.5f} nats per position on {self.tested}"
+        others = [row for row in self.rows if row.model != self.best]
+        said = []
+        for row in others[:1]:
+            gap = next(one for one in self.rows if one.model == self.best)
+            ahead = gap.log_likelihood - row.log_likelihood
+            sure = abs(row.behind - gap.behind) / max(row.error, gap.error, 1e-12)
+            if sure < SURE:
+                said.append(f"{row.model} explains it as well (difference {ahead:+.5f}, {sure:.1f} standard errors)")
+            else:
+                said.append(f"{row.model}, the next, is {ahead:.5f} nats per position behind, {sure:.1f} standard errors")
+        return f"{self.best} explains {self.tested} best; {'; '.join(said)}"
+
+    def to_frame(self) -> Any:
+        """One row per model, as a DataFrame."""
+        return frame([row._asdict() for row in self.rows])
+
+    def _document(self) -> dict[str, Any]:
+        scores = {row.model: {"log_likelihood": row.log_likelihood, "perplexity": row.perplexity} for row in self.rows}
+        return {
+            "best": self.best,
+            "pages": self.pages,
+            "scores": scores,
+            "queries": _by_query(self),
+        }
+
+
+def fit(
+    log: Log | str | Path,
+    models: str | Sequence[str] = NAMES,
+    *,
+    test: Log | str | Path | None = None,
+    split: str | None = None,
+    share: float = 0.25,
+    shared: bool = False,
+    seed: int = 0,
+    jobs: int = 2,
+) -> Fit:
+    """Fit click models to a log and say which explains it best.
+
+    Args:
+        log: a file, or :class:`~recurrank.logs.sessions.Sessions`.
+        models: which of pbm, cm, dcm, sdbn, dbn, ccm and ubm; names, or one text separated by commas.
+        test: a log to test on. Without it, ``split`` makes one.
+        split: "time" (the last pages, by default), "random", or "none": then scores are of the log that was fitted to.
+        share: of the pages that are tested on.
+        shared: one attraction per item over all queries, instead of one per query and item.
+        seed: of a random split.
+        jobs: threads; each fits one model at a time.
+
+    >>> import numpy as np
+    >>> from recurrank.logs.sessions import Sessions
+    >>> rng = np.random.default_rng(0)
+    >>> items = np.argsort(rng.random((2000, 4)), axis=1).astype(np.int32)
+    >>> clicks = (rng.random((2000, 4)) < np.array([0.8, 0.5, 0.3, 0.1])[items] * [1, 0.6, 0.4, 0.2]).astype(np.uint8)
+    >>> log = Sessions(np.zeros(2000, np.int32), items, clicks, [""], list("abcd"))
+    >>> fit(log, "pbm,cm").best
+    'pbm'
+
+    """
+    names = _names(models)
+    given = read(log)
+    if isinstance(given, Counts):
+        return _fit_counts(given, names, test)
+    if test is not None:
+        trained, held, tested = given, read(test), "the test log"
+        if isinstance(held, Counts):
+            raise ValueError("test: the log has counts by position and no pages; give a log of pages")
+    elif split == "none":
+        trained, held, tested = given, given, "the log that it was fitted to"
+    else:
+        trained, held = given.split(split or "time", share, seed)
+        tested = f"the last {share:.0%} of the pages" if (split or "time") == "time" else f"a random {share:.0%} of the pages"
+    return _fit_sessions(trained, held, names, tested, shared, jobs)
+
+
+def _names(models: str | Sequence[str]) -> list[str]:
+    names = [name.strip().lower() for name in (models.split(",") if isinstance(models, str) else models)]
+    names = list(dict.fromkeys(name for name in names if name))
+    for name in names or [""]:
+        if name not in NAMES:
+            raise ValueError(f"models: {name!r} is unknown; choose from {', '.join(NAMES)}")
+    return names
+
+
+def _fit_sessions(trained: Sessions, held: Sessions, names: list[str], tested: str, shared: bool, jobs: int) -> Fit:
+    pages = pages_of(trained, shared)
+    test = tested_pages(held, trained, pages)
+    _compile(names)
+    with ThreadPoolExecutor(max(1, min(jobs, len(names)))) as pool:
+        fitted = dict(zip(names, pool.map(lambda name: fit_model(name, pages, TOLERANCE), names), strict=True))
+    lengths = test[2]
+    by_page: dict[str, Floats] = {}
+    rows = []
+    for name, model in fitted.items():
+        scores = model.score(*test)
+        by_page[name] = scores.pages
+        shown = scores.positions[2] > 0
+        unconditional, conditional, count = scores.positions[:, shown]
+        by_position = 2.0 ** (-unconditional / count / np.log(2))
+        rows.append(
+            Row(
+                name,
+                float(scores.pages.sum() / lengths.sum()),
+                float(by_position.mean()),
+                by_position.tolist(),
+                (2.0 ** (-conditional / count / np.log(2))).tolist(),
+                0.0,
+                0.0,
+                model.parameters,
+                model.seconds,
+            )
+        )
+    rows.sort(key=lambda row: -row.log_likelihood)
+    top = by_page[rows[0].model]
+    compared = []
+    for row in rows:
+        difference = top - by_page[row.model]
+        error = float(difference.std() * np.sqrt(len(difference)) / lengths.sum())
+        compared.append(row._replace(behind=float(difference.sum() / lengths.sum()), error=error))
+    best = _choose(compared, fitted, float(pages.lengths.sum()))
+    return Fit(compared, best, tested, fitted, pages.pairs, trained.query_ids, trained.item_ids, len(trained), _typical(pages))
+
+
+def _choose(rows: list[Row], fitted: Mapping[str, FittedModel], observations: float) -> str:
+    """Of the models that are not worse on the test part beyond doubt, the one with the best Bayesian information criterion.
+
+    Models often contain each other, and then explain a log equally well but for chance. What the criterion cannot tell apart
+    is decided by the order of :data:`PREFERRED`.
+    """
+    equal = [row.model for row in rows if row.behind <= max(SURE * row.error, 1e-9)]
+    penalty = np.log(observations)
+    criterion = {name: fitted[name].parameters * penalty - 2 * fitted[name].likelihood for name in equal}
+    least = min(criterion.values())
+    return min((name for name in equal if criterion[name] <= least + penalty / 2), key=PREFERRED.index)
+
+
+def _fit_counts(counts: Counts, names: list[str], test: Any) -> Fit:
+    if test is not None:
+        raise ValueError("test: a log of counts is scored on itself; leave --test out")
+    if names != ["pbm"] and set(names) != set(NAMES):
+        raise ValueError("models: counts by position are enough for pbm only; give a log of pages for the others")
+    pairs, model = fit_counts(counts, TOLERANCE / 100)
+    total = counts.impressions.sum()
+    pair_of = {(int(q), int(i)): n for n, (q, i) in enumerate(zip(pairs.query, pairs.item, strict=True))}
+    pair = np.array([pair_of[int(q), int(i)] for q, i in zip(counts.query, counts.item, strict=True)])
+    click = model.attraction[pair] * model.behaviour["examination"][counts.query, counts.position]
+    logs = counts.clicks * np.log(click) + (counts.impressions - counts.clicks) * np.log1p(-click)
+    by_position = np.bincount(counts.position, logs) / np.maximum(np.bincount(counts.position, counts.impressions), 1)
+    perplexities = 2.0 ** (-by_position / np.log(2))
+    row = Row(
+        "pbm",
+        float(logs.sum() / total),
+        float(perplexities.mean()),
+        perplexities.tolist(),
+        perplexities.tolist(),
+        0.0,
+        0.0,
+        model.parameters,
+        model.seconds,
+    )
+    tested = "the counts that it was fitted to"
+    return Fit(
+        [row],
+        "pbm",
+        tested,
+        {"pbm": model},
+        pairs,
+        counts.query_ids,
+        counts.item_ids,
+        int(total),
+        _typical_counts(counts, pair),
+    )
+
+
+def _typical(pages: Pages) -> tuple[int, Ints]:
+    """The query with the most pages, and the pairs on its most frequent page."""
+    query = int(np.argmax(np.bincount(pages.query)))
+    rows, count = np.unique(pages.items[pages.query == query][:MANY], axis=0, return_counts=True)
+    page = rows[np.argmax(count)]
+    return query, page[page >= 0].astype(np.int64)
+
+
+def _typical_counts(counts: Counts, pair: Ints) -> tuple[int, Ints]:
+    """The query with the most impressions, and at each position the pair that was shown there most, if it is not above."""
+    query = int(np.argmax(np.bincount(counts.query, counts.impressions)))
+    page: list[int] = []
+    for position in range(counts.positions):
+        here = np.flatnonzero((counts.query == query) & (counts.position == position))
+        order = here[np.argsort(-counts.impressions[here], kind="stable")]
+        page += [int(pair[row]) for row in order if pair[row] not in page][:1]
+    return query, np.array(page)
+
+
+def _compile(names: list[str]) -> None:
+    """Compile on a log of two pages, so that ``seconds`` are of fitting."""
+    items = np.array([[0, 1, 2], [2, 1, 0]], np.int32)
+    clicks = np.array([[1, 0, 0], [0, 1, 1]], np.uint8)
+    tiny = Sessions(np.array([0, 1], np.int32), items, clicks, ["a", "b"], ["x", "y", "z"])
+    pages = pages_of(tiny)
+    for name in names:
+        fit_model(name, pages, 1e-2).score(*tested_pages(tiny, tiny, pages))
+
+
+def _by_query(fit: Fit) -> list[dict[str, Any]]:
+    """For the file: every query with its items and the parameters of its models."""
+    order = np.argsort(fit.pairs.query, kind="stable")
+    bounds = np.searchsorted(fit.pairs.query[order], np.arange(len(fit.query_ids) + 1))
+    queries = []
+    for number, name in enumerate(["*"] if fit.pairs.shared else fit.query_ids):
+        members = np.arange(len(fit.pairs)) if fit.pairs.shared else order[bounds[number] : bounds[number + 1]]
+        if len(members):
+            models = {model: parameters(fitted, number, members) for model, fitted in fit.fitted.items()}
+            items = [fit.item_ids[item] for item in fit.pairs.item[members]]
+            queries.append({"query": name, "items": items, "models": models})
+    return queries
+
+
+def parameters(fitted: FittedModel, query: int, members: Any) -> dict[str, Any]:
+    """The arguments of a click model for one query and its items."""
+    attraction = fitted.attraction[members]
+    found: dict[str, Any] = {}
+    if fitted.name in ("pbm", "ubm"):
+        table = fitted.behaviour["examination"][query]
+        scale = float(table.max())  # only the product is known: the most examined position is examined always
+        attraction, table = attraction * scale, table / scale
+        found["examination"] = (table if fitted.name == "pbm" else table.reshape(int(len(table) ** 0.5), -1)).tolist()
+    elif fitted.name == "ccm":
+        found = {name: float(fitted.behaviour[name][query, 0]) for name in ("alpha1", "alpha2", "alpha3")}
+    elif fitted.name == "dcm":
+        found["continuation"] = fitted.behaviour["continuation"][query].tolist()
+    elif fitted.satisfaction is not None:
+        found["satisfaction"] = fitted.satisfaction[members].tolist()
+        found["continuation"] = float(fitted.behaviour["continuation"][query, 0])
+    return {"attraction": attraction.tolist(), **found}
+
+
+def click_model(fitted: FittedModel, query: int, members: Any) -> ClickModel:
+    """One query's click model."""
+    model: ClickModel = CLASSES[fitted.name](**parameters(fitted, query, members))
+    return model

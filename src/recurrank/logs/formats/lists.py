@@ -1,0 +1,38 @@
+"""Parquet with one row per page and columns of lists: our own, and what search engines and researchers export.
+
+The columns are those of ``pages.py``, or the other names in use: ``query_id``, ``doc_ids``, ``timestamp``. A file without a
+column for the query has one query.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from recurrank.logs.pages import Batch, arrow, columns_of
+
+ROWS = 65_536
+"""Pages that are read at a time."""
+
+
+def recognises(names: list[str], types: dict[str, Any]) -> bool:
+    """Whether a Parquet file with these columns has pages as lists."""
+    pa = arrow()
+    found = columns_of(names)
+    return all(name in found and pa.types.is_list(types[found[name]]) for name in ("items", "clicks")) and "kind" not in names
+
+
+def batches(path: Path) -> Iterator[Batch]:
+    """Batches of pages."""
+    pa = arrow()
+    file = pa.parquet.ParquetFile(path)
+    found = columns_of(file.schema_arrow.names)
+    row = 1
+    for batch in file.iter_batches(ROWS, columns=list(found.values())):
+        columns = [batch.column(batch.schema.names.index(name)) for name in found.values()]
+        numbers = np.arange(row, row + len(batch))
+        yield Batch(pa.RecordBatch.from_arrays(columns, list(found)), numbers, numbers, {})
+        row += len(batch)

@@ -1,0 +1,137 @@
+"""Long tables, CSV or Parquet: one row per item shown.
+
+The columns are ``session, query, item, position, click`` and perhaps ``timestamp`` and ``propensity``. Rows of a page stand
+together, in any order; a page is known by ``session``, or by ``timestamp`` where there is no session, and by its query.
+Positions are whole numbers without gaps, from 0 or from 1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from recurrank._arrays import Bools, Floats, Ints
+from recurrank.logs.pages import Bad, Batch, arrow
+
+NAMES = {
+    "page": ("session", "session_id", "page", "timestamp", "time"),
+    "query": ("query", "query_id", "context"),
+    "items": ("item", "item_id", "doc", "doc_id", "url"),
+    "position": ("position", "rank"),
+    "clicks": ("click", "clicked", "clicks"),
+    "time": ("timestamp", "time"),
+    "propensity": ("propensity", "propensity_score", "pscore"),
+}
+ROWS = 1 << 20
+"""Rows that are read at a time."""
+
+
+def recognises(names: list[str]) -> bool:
+    """Whether a file with these columns has one row per item shown."""
+    found = columns_of(names)
+    return all(name in found for name in ("page", "items", "position", "clicks")) and "impressions" not in names
+
+
+def columns_of(names: list[str]) -> dict[str, str]:
+    """Which column of a file is which of ours."""
+    pairs = ((ours, next((name for name in theirs if name in names), None)) for ours, theirs in NAMES.items())
+    return {ours: name for ours, name in pairs if name is not None}
+
+
+def batches(path: Path, tables: Iterator[Any], heading: int) -> Iterator[Batch]:
+    """Batches of pages from tables of rows; ``heading`` is the number of lines above the first row."""
+    pa = arrow()
+    rest, number = None, heading + 1
+    for table in tables:
+        names = columns_of(table.schema.names)
+        table = pa.table([table[name] for name in names.values()], list(names))
+        if rest is not None:
+            table = pa.concat_tables([rest, table])
+        begins = _begins(table)
+        last = int(begins[-1])
+        if last:
+            yield _pages(names, table.slice(0, last), begins, number)
+        rest, number = table.slice(last), number + last
+    if rest is not None and len(rest):
+        yield _pages(columns_of(list(names.values())), rest, _begins(rest), number)
+
+
+def _codes(column: Any) -> Ints:
+    encoded = column.combine_chunks().dictionary_encode()
+    if hasattr(encoded, "combine_chunks"):
+        encoded = encoded.combine_chunks()
+    found: Ints = encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)
+    return found
+
+
+def _begins(table: Any) -> Ints:
+    """The first row of each page."""
+    new: Bools = np.zeros(len(table), np.bool_)
+    new[0] = True
+    for name in ("page", "query"):
+        if name in table.schema.names:
+            codes = _codes(table[name])
+            new[1:] |= codes[1:] != codes[:-1]
+    return np.flatnonzero(new)
+
+
+def _numbers(table: Any, name: str) -> Floats:
+    """A column as numbers, NaN where it has none."""
+    pa = arrow()
+    column = table[name].combine_chunks()
+    if pa.types.is_boolean(column.type):
+        column = column.cast(pa.uint8())
+    try:
+        values = column.cast(pa.float64())
+    except pa.ArrowInvalid:
+        values = pa.array([_number(value) for value in column.to_pylist()], pa.float64())
+    found: Floats = values.to_numpy(zero_copy_only=False).astype(np.float64)
+    return found
+
+
+def _number(value: Any) -> float:
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        return float("nan")
+
+
+def _pages(names: dict[str, str], table: Any, begins: Ints, number: int) -> Batch:
+    """Pages from rows that are all there; a page with a bad row is bad."""
+    pa = arrow()
+    rows = len(table)
+    begins = begins[begins < rows]
+    page = np.zeros(rows, np.int64)
+    page[begins[1:]] = 1
+    page = np.cumsum(page)
+    position = _numbers(table, "position")
+    order = np.lexsort((position, page))
+    rank = np.arange(rows) - begins[page]
+    sorted_position = position[order]
+    least = sorted_position[begins][page]
+    bad: dict[int, Bad] = {}
+    for column, wrong, what in (
+        ("position", ~(sorted_position >= 0) | (sorted_position % 1 != 0), "is not a whole number of at least 0"),
+        ("position", (sorted_position != least + rank) | (least > 1), "stands twice on its page, or leaves a gap above it"),
+        ("clicks", ~np.isin(_numbers(table, "clicks"), (0.0, 1.0))[order], "is neither 0 nor 1"),
+        ("items", table["items"].is_null().to_numpy()[order], "is missing; every row needs it"),
+    ):
+        for place in np.flatnonzero(wrong):
+            at = int(order[place])
+            shown = table[column][at].as_py()
+            bad.setdefault(int(page[at]), Bad(f"row {number + at}, column {names[column]!r}: {shown!r} {what}"))
+    offsets = pa.array(np.r_[begins, rows].astype(np.int32))
+    taken = pa.array(order)
+    columns = {"items": pa.ListArray.from_arrays(offsets, table["items"].combine_chunks().take(taken))}
+    clicks = np.nan_to_num(_numbers(table, "clicks"))[order] == 1
+    columns["clicks"] = pa.ListArray.from_arrays(offsets, pa.array(clicks))
+    if "propensity" in names:
+        columns["propensity"] = pa.ListArray.from_arrays(offsets, pa.array(_numbers(table, "propensity")[order]))
+    for name in ("query", "time"):
+        if name in names:
+            columns[name] = table[name].combine_chunks().take(pa.array(begins))
+    ends = np.r_[begins[1:], rows]
+    return Batch(pa.record_batch(columns), number + begins, number + ends - 1, bad)

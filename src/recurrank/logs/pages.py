@@ -1,0 +1,200 @@
+"""Pages as Arrow tables: the columns of a log in Parquet, the checks of its rows, and the way into :class:`Sessions`.
+
+| column | type | |
+|---|---|---|
+| ``query`` | string | what was asked, or whatever tells apart contexts with attractions of their own |
+| ``items`` | list of strings | what was shown, first position first |
+| ``clicks`` | list of booleans | one per item |
+| ``time`` | timestamp | optional |
+| ``propensity`` | list of numbers | optional: the probability of each item at its position when it was drawn |
+| ``joint`` | number | optional: the probability of the whole page |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from recurrank._arrays import Bools, Ints
+from recurrank._compiled import apart
+from recurrank.logs.sessions import EMPTY, Sessions
+
+OTHER_NAMES = {
+    "query": ("query_id", "context", "key"),
+    "items": ("doc_ids", "item_ids", "docs"),
+    "clicks": (),
+    "time": ("timestamp", "at"),
+    "propensity": ("propensities",),
+    "joint": (),
+}
+"""Names under which other programs have these columns."""
+
+
+class Bad(ValueError):
+    """A page that cannot be part of a log: what is wrong with it, and where."""
+
+
+class Batch(NamedTuple):
+    """Some pages of a file, and where each begins and ends in it: numbers of rows or lines, from 1.
+
+    ``bad`` has what the format's reader found wrong, by index in the batch; :func:`complaints` finds the rest.
+    """
+
+    pages: Any
+    first: Ints
+    last: Ints
+    bad: dict[int, Bad]
+
+
+def arrow() -> Any:
+    """pyarrow, or one line that says how to install it."""
+    try:
+        import pyarrow
+        import pyarrow.compute
+        import pyarrow.csv
+        import pyarrow.parquet
+    except ImportError as error:
+        raise ValueError("logs need pyarrow; install recurrank[parquet]") from error
+    return pyarrow
+
+
+def schema() -> Any:
+    """The columns of a log in Parquet."""
+    pa = arrow()
+    return pa.schema(
+        [
+            ("query", pa.string()),
+            ("items", pa.list_(pa.string())),
+            ("clicks", pa.list_(pa.bool_())),
+            ("time", pa.timestamp("us", tz="UTC")),
+            ("propensity", pa.list_(pa.float64())),
+            ("joint", pa.float64()),
+        ]
+    )
+
+
+def columns_of(names: list[str]) -> dict[str, str]:
+    """Which column of a file is which of ours."""
+    found = {}
+    for ours, others in OTHER_NAMES.items():
+        name = next((name for name in (ours, *others) if name in names), None)
+        if name is not None:
+            found[ours] = name
+    return found
+
+
+def complaints(batch: Batch) -> dict[int, Bad]:
+    """The bad pages of a batch by index, each with the first thing that is wrong with it."""
+    bad = dict(batch.bad)
+    for row, column, what in _found(arrow(), batch.pages):
+        if row not in bad:
+            bad[row] = Bad(f"row {batch.first[row]}, column {column!r}: {what}")
+    return bad
+
+
+def _found(pa: Any, batch: Any) -> Iterator[tuple[int, str, str]]:
+    names = batch.schema.names
+    for column in ("query", "items", "clicks"):
+        if column in names and batch[column].null_count:
+            for row in np.flatnonzero(batch[column].is_null().to_numpy(zero_copy_only=False)):
+                yield int(row), column, "missing; every page needs it"
+    sizes = {name: _sizes(batch[name]) for name in ("items", "clicks", "propensity") if name in names}
+    for row in np.flatnonzero(sizes["items"] == 0):
+        yield int(row), "items", "empty; a page shows at least one item"
+    for name in ("clicks", "propensity"):
+        if name in sizes:
+            for row in np.flatnonzero((sizes[name] != sizes["items"]) & (sizes[name] >= 0) & (sizes["items"] >= 0)):
+                yield int(row), name, f"{sizes[name][row]} values for {sizes['items'][row]} items"
+    clicks, owner = _flat(batch["clicks"])
+    if not pa.types.is_boolean(clicks.type):
+        numbers = clicks.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False)
+        for place in np.flatnonzero((numbers != 0) & (numbers != 1)):
+            yield int(owner[place]), "clicks", f"{numbers[place]:g} is neither 0 nor 1"
+    elif clicks.null_count:
+        for place in np.flatnonzero(clicks.is_null().to_numpy(zero_copy_only=False)):
+            yield int(owner[place]), "clicks", "a value is missing"
+    items, owner = _flat(batch["items"])
+    if items.null_count:
+        for place in np.flatnonzero(items.is_null().to_numpy(zero_copy_only=False)):
+            yield int(owner[place]), "items", "an item is missing"
+    codes = items.dictionary_encode().indices.fill_null(-1).to_numpy(zero_copy_only=False)
+    for row in _repeats(codes.astype(np.int64), owner, len(batch)):
+        yield int(row), "items", "an item stands twice on the page"
+    yield from _probabilities(batch, names)
+
+
+def _probabilities(batch: Any, names: list[str]) -> Iterator[tuple[int, str, str]]:
+    if "propensity" in names:
+        values, owner = _flat(batch["propensity"])
+        numbers = values.to_numpy(zero_copy_only=False).astype(np.float64)
+        for place in np.flatnonzero(~((numbers > 0) & (numbers <= 1))):
+            yield int(owner[place]), "propensity", f"{numbers[place]:g} lies outside (0, 1]"
+    if "joint" in names:
+        numbers = batch["joint"].to_numpy(zero_copy_only=False).astype(np.float64)
+        given = batch["joint"].is_valid().to_numpy(zero_copy_only=False)
+        for row in np.flatnonzero(given & ~((numbers > 0) & (numbers <= 1))):
+            yield int(row), "joint", f"{numbers[row]:g} lies outside (0, 1]"
+
+
+def _sizes(column: Any) -> Ints:
+    """Lengths of lists, -1 where there is none."""
+    pa = arrow()
+    found: Ints = pa.compute.list_value_length(column).fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)
+    return found
+
+
+def _flat(column: Any) -> tuple[Any, Ints]:
+    """All values of a column of lists, and the row of each."""
+    pa = arrow()
+    owner = pa.compute.list_parent_indices(column).to_numpy(zero_copy_only=False).astype(np.int64)
+    return pa.compute.list_flatten(column), owner
+
+
+@apart
+def _repeats(codes: Ints, owner: Ints, rows: int) -> Ints:
+    """Rows in which a code stands twice."""
+    bad = np.zeros(rows, np.bool_)
+    begin = 0
+    for place in range(len(codes)):
+        if owner[place] != owner[begin]:
+            begin = place
+        for other in range(begin, place):
+            if codes[other] == codes[place] and codes[place] >= 0:
+                bad[owner[place]] = True
+    return np.flatnonzero(bad)
+
+
+def sessions_of(table: Any) -> Sessions:
+    """Sessions from a table whose rows were checked."""
+    pa = arrow()
+    names = table.schema.names
+    lengths = _sizes(table["items"].combine_chunks())
+    width = int(lengths.max())
+    here: Bools = np.arange(width)[None, :] < lengths[:, None]
+    encoded = pa.compute.list_flatten(table["items"]).combine_chunks().dictionary_encode()
+    items = np.full((len(lengths), width), EMPTY, np.int32)
+    items[here] = encoded.indices.to_numpy()
+    clicks = np.zeros((len(lengths), width), np.uint8)
+    clicks[here] = pa.compute.list_flatten(table["clicks"]).cast(pa.uint8()).to_numpy()
+    if "query" in names:
+        queries = table["query"].combine_chunks().dictionary_encode()
+        query, query_ids = queries.indices.to_numpy().astype(np.int32), queries.dictionary.cast(pa.string()).to_pylist()
+    else:
+        query, query_ids = np.zeros(len(lengths), np.int32), [""]
+    item_ids = encoded.dictionary.cast(pa.string()).to_pylist()
+    optional: dict[str, Any] = {}
+    if "time" in names and not table["time"].null_count:
+        column = table["time"].combine_chunks()
+        if pa.types.is_timestamp(column.type):
+            optional["time"] = column.cast(pa.timestamp("us", tz=column.type.tz)).cast(pa.int64()).to_numpy() / 1e6
+        else:
+            optional["time"] = column.cast(pa.float64()).to_numpy()
+    if "propensity" in names and not table["propensity"].null_count:
+        propensity = np.ones((len(lengths), width))
+        propensity[here] = pa.compute.list_flatten(table["propensity"]).cast(pa.float64()).to_numpy()
+        optional["propensity"] = propensity
+    if "joint" in names and not table["joint"].null_count:
+        optional["joint"] = table["joint"].combine_chunks().cast(pa.float64()).to_numpy()
+    return Sessions(query, items, clicks, query_ids, item_ids, **optional)
