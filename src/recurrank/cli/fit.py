@@ -16,7 +16,9 @@ FILE = click.Path(path_type=Path)
 @click.argument("log", type=FILE)
 @click.option("--test", type=FILE, help="A log to test on; without it, a part of LOG.")
 @click.option("--models", default="pbm,cm,dcm,sdbn,dbn,ccm,ubm", show_default=True, help="Which, separated by commas.")
-@click.option("--split", type=click.Choice(["time", "random", "none"]), help="How LOG is split; by default by time.")
+@click.option(
+    "--split", type=click.Choice(["time", "random", "none"]), help="How LOG is split; by default by time, where it has times."
+)
 @click.option("--share", default=0.25, show_default=True, help="Of the pages that are tested on, without --test.")
 @click.option("--shared", is_flag=True, help="One attraction per item over all queries, not one per query and item.")
 @click.option("--seed", default=0, show_default=True, help="Of a random split.")

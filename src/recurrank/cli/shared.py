@@ -75,14 +75,23 @@ def set_up(
     *, ranker: str, clicks: str, items: int, dim: int, positions: int, rounds: int, seed: int, options: dict[str, Any]
 ) -> Settings:
     """The problem, ranker and click model that the options describe."""
+    import numpy as np
+
     import recurrank as rr
+    from recurrank.clicks.fitted import from_file, is_file
+    from recurrank.seeds import stream
 
     if seed < 0:
         raise ValueError(f"seed: {seed} is negative; give a whole number of at least 0")
-    problem = rr.synthetic(items=items, dim=dim, seed=seed)
     size = {"positions": positions, "rounds": rounds, "seed": seed}
+    if is_file(clicks):
+        model = from_file(clicks, stream(seed, "items"))
+        problem = rr.Problem(np.eye(len(model.attraction)), model.attraction)
+    else:
+        problem = rr.synthetic(items=items, dim=dim, seed=seed)
+        model = rr.clicks.make(clicks, problem.attraction, positions)
     learner = rr.rankers.make(ranker, features=problem.features, **size, told={"attraction": problem.attraction}, **options)
-    return Settings(problem, learner, rr.clicks.make(clicks, problem.attraction, positions))
+    return Settings(problem, learner, model)
 
 
 def parse_options(pairs: tuple[str, ...]) -> dict[str, Any]:

@@ -22,6 +22,7 @@ from typing import Any
 
 import numpy as np
 
+from recurrank._arrays import Ints
 from recurrank.clicks.bayesian import DynamicBayesian
 from recurrank.clicks.browsing import UserBrowsing
 from recurrank.clicks.cascade import Cascade
@@ -51,6 +52,7 @@ class Fitted(Mapping[str, "Queries"]):
     Attributes:
         best: the model that explains the log best.
         item_ids: names of the items that a query's models speak of, by query; the models number them in this order.
+        largest: the query with the most pages; the first one where the file does not say.
         scores: log-likelihood and perplexity by model, where the file has them.
 
     """
@@ -60,6 +62,7 @@ class Fitted(Mapping[str, "Queries"]):
         names = list(queries[0]["models"])
         self.best: str = document.get("best", names[0])
         self.item_ids: dict[str, list[str]] = {query["query"]: query["items"] for query in queries}
+        self.largest: str = document.get("largest", queries[0]["query"])
         self.scores: dict[str, dict[str, float]] = document.get("scores", {})
         self._names = {name: {query["query"]: query["models"][name] for query in queries} for name in names}
 
@@ -75,8 +78,8 @@ class Fitted(Mapping[str, "Queries"]):
         return len(self._names)
 
     def model(self, name: str | None = None, query: str | None = None) -> ClickModel:
-        """A query's click model; by default the best model, and the first query."""
-        return self[name or self.best][query if query is not None else next(iter(self.item_ids))]
+        """A query's click model; by default the best model, and the query with the most pages."""
+        return self[name or self.best][query if query is not None else self.largest]
 
 
 class Queries(Mapping[str, ClickModel]):
@@ -87,9 +90,17 @@ class Queries(Mapping[str, ClickModel]):
         self._parameters = parameters
 
     def __getitem__(self, query: str) -> ClickModel:
+        return self.ordered(query, None)
+
+    def ordered(self, query: str, order: Ints | None) -> ClickModel:
+        """A query's click model with its items in another order."""
         if query not in self._parameters:
             raise KeyError(f"no query {query!r} in it; there are {len(self)}, {', '.join(list(self)[:5])} among them")
-        model: ClickModel = CLASSES[self.name](**self._parameters[query])
+        parameters = dict(self._parameters[query])
+        for name in ("attraction", "satisfaction") if order is not None else ():
+            if name in parameters:
+                parameters[name] = np.asarray(parameters[name])[order]
+        model: ClickModel = CLASSES[self.name](**parameters)
         return model
 
     def __iter__(self) -> Iterator[str]:
@@ -130,6 +141,26 @@ def load(path: str | Path) -> Fitted:
         what = f"no {error}" if isinstance(error, KeyError) else str(error)
         raise ValueError(f"{path}: not a file of fitted click models ({what})") from error
     return fitted
+
+
+def is_file(label: str) -> bool:
+    """Whether a click model's name is that of a file: ``fitted.json``, ``fitted.json:ubm`` or ``fitted.json:ubm:QUERY``."""
+    return ".json" in label
+
+
+def from_file(label: str, shuffled: np.random.Generator | None = None) -> ClickModel:
+    """The click model that a label names: by default the best model of the file, of the query with the most pages.
+
+    With ``shuffled`` its items are in a random order, so that no ranker gains from how they are numbered.
+    """
+    path, name, query = (*label.split(":", 2), "", "")[:3]
+    fitted = load(path)
+    try:
+        kind, query = fitted[name or fitted.best], query or fitted.largest
+        model = kind[query]
+    except KeyError as error:
+        raise ValueError(f"clicks: {label}: {error.args[0]}") from error
+    return model if shuffled is None else kind.ordered(query, shuffled.permutation(len(model.attraction)))
 
 
 def _published(query: dict[str, Any]) -> dict[str, Any]:

@@ -12,6 +12,7 @@ import numpy as np
 
 from recurrank._arrays import Features, Floats, as_array, as_count, as_probabilities
 from recurrank.catalogue.files import read_features
+from recurrank.clicks.fitted import from_file, is_file
 from recurrank.experiments.experiment import (
     Environment,
     Experiment,
@@ -83,6 +84,24 @@ class Own:
         return f"attraction: {self.attraction.name}, linear in the features up to {np.abs(fitted - attraction).max():.2g}"
 
 
+@dataclass(frozen=True)
+class Logged:
+    """A click model from a file of fitted ones, its items without features; each run has them in an order of its own."""
+
+    clicks: str
+    units: ClassVar[None] = None
+
+    @cached_property
+    def data(self) -> str:
+        """The file's name and a fingerprint of its content."""
+        path = Path(self.clicks.partition(":")[0])
+        return f"{path.name}, {hashlib.sha256(path.read_bytes()).hexdigest()[:12]}"
+
+    def setting(self, run: int, seed: np.random.SeedSequence, positions: int) -> Setting:
+        model = from_file(self.clicks, stream(seed, "items"))
+        return Setting(np.eye(len(model.attraction)), model)
+
+
 def plan(
     rankers: str,
     clicks: str,
@@ -111,8 +130,14 @@ def plan(
         raise ValueError("features: none given; attraction and theta are about the rows of a file of features")
     experiments = []
     for name in split_names(clicks) or [clicks]:
-        full = canonical(name)
         source: Source
+        if is_file(name):
+            size = len(from_file(name).attraction)
+            environment = Environment(Path(name).name, Logged(name), size, size, positions, rounds)
+            try_options(labels, environment)
+            experiments += cross("compare", environment, labels, runs, seed)
+            continue
+        full = canonical(name)
         if features is None:
             source = Synthetic(full, as_count("items", items), as_count("dim", dim, least=2))
             alpha = np.full(items, 0.5)

@@ -60,6 +60,7 @@ class Chain:
         clicks: shape (n, K).
         lengths: of the pages.
         query: of each page; all 0 where behaviour is the same for all queries.
+        queries: how many there are.
         parents: the query of each pair.
         satisfied: whether s is by "item", by "position" (within a query) or always 1 ("always").
         gives_up: whether g is a parameter (one per query); otherwise it is 1.
@@ -67,11 +68,19 @@ class Chain:
     """
 
     def __init__(
-        self, items: Codes, clicks: Marks, lengths: Ints, query: Codes, parents: Codes, satisfied: str, gives_up: bool
+        self,
+        items: Codes,
+        clicks: Marks,
+        lengths: Ints,
+        query: Codes,
+        queries: int,
+        parents: Codes,
+        satisfied: str,
+        gives_up: bool,
     ) -> None:
         self.positions = items.shape[1]
         self.by_position, self.always, self.gives_up = satisfied == "position", satisfied == "always", gives_up
-        self.queries = queries = int(query.max(initial=0)) + 1
+        self.queries = queries
         pairs = len(parents)
         members = queries * self.positions if self.by_position else pairs
         self.tails = tails_of(items, clicks, lengths, query)
@@ -81,7 +90,7 @@ class Chain:
         clicked = float(clicks.sum())
         rate = np.clip((clicked + 0.5) / (self.fixed[0, 1].sum() + 1), 0.02, 0.6)
         top = parents.astype(np.int64)
-        self.families = [Family("attraction", top, np.full(int(top.max(initial=0)) + 1, rate))]
+        self.families = [Family("attraction", top, np.full(queries, rate))]
         if self.by_position:
             self.families.append(by_position("satisfaction", np.full(self.positions, 0.5), queries))
         elif not self.always:

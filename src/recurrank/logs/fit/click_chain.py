@@ -33,9 +33,9 @@ from recurrank.logs.sessions import Codes, Marks
 class ClickChainCounts:
     """Statistics of a log for the click chain model; the arguments are those of :class:`~recurrank.logs.fit.chain.Chain`."""
 
-    def __init__(self, items: Codes, clicks: Marks, lengths: Ints, query: Codes, parents: Codes) -> None:
+    def __init__(self, items: Codes, clicks: Marks, lengths: Ints, query: Codes, queries: int, parents: Codes) -> None:
         self.positions = items.shape[1]
-        self.queries = int(query.max(initial=0)) + 1
+        self.queries = queries
         self.group = parents if self.queries > 1 else np.zeros(len(parents), np.int32)  # a pair's behaviour
         self.tails = tails_of(items, clicks, lengths, query)
         # by pair: clicks with clicks below, clicks at the end of a page, skips above a click; by query: skips above a click
@@ -46,7 +46,7 @@ class ClickChainCounts:
         rate = np.clip((clicks.sum() + 0.5) / (examined + 1), 0.02, 0.6)
         top, none = parents.astype(np.int64), np.zeros(self.queries, np.int64)
         self.families = [
-            Family("attraction", top, np.full(int(top.max(initial=0)) + 1, rate)),
+            Family("attraction", top, np.full(queries, rate)),
             Family("alpha1", none, np.array([0.9])),
             Family("alpha2", none, np.array([0.6])),
             Family("alpha3", none, np.array([0.4])),

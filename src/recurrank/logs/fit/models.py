@@ -113,7 +113,7 @@ def pages_of(sessions: Sessions, shared: bool = False) -> Pages:
     return Pages(pairs, items, sessions.clicks, sessions.lengths, query, 1 if shared else len(sessions.query_ids))
 
 
-def tested_pages(sessions: Sessions, fitted: Sessions, pages: Pages) -> tuple[Codes, Marks, Ints, Codes]:
+def held_out(sessions: Sessions, fitted: Sessions, pages: Pages) -> tuple[Codes, Marks, Ints, Codes]:
     """Pages of another log (or another part of the same) in terms of the pairs that models were fitted to."""
     missing = pages.items.shape[1] - sessions.positions
     if missing < 0:
@@ -135,23 +135,22 @@ def fit_model(name: str, pages: Pages, tolerance: float) -> FittedModel:
     """One model, fitted."""
     began = perf_counter()
     slip, rest = 0.0, 0.0
+    shown = (pages.items, pages.clicks, pages.lengths)
     match name:
         case "pbm" | "ubm":
             model: climb.Expects = _product(pages, browsing=name == "ubm")
         case "ccm":
-            model = ClickChainCounts(pages.items, pages.clicks, pages.lengths, pages.query, pages.pairs.query)
+            model = ClickChainCounts(*shown, pages.query, pages.queries, pages.pairs.query)
         case "cm":
             first = _first_click_ends(pages)
-            model = Chain(pages.items, pages.clicks, first, pages.query, pages.pairs.query, "always", False)
+            model = Chain(pages.items, pages.clicks, first, pages.query, pages.queries, pages.pairs.query, "always", False)
             below = float((pages.lengths - first).sum())
             slips = float(pages.clicks.sum() - (pages.clicks.any(axis=1)).sum())
             slip = (slips + 0.5) / (below + 1)
             rest = slips * np.log(slip) + (below - slips) * np.log1p(-slip)
         case "dcm" | "sdbn" | "dbn":
             satisfied = "position" if name == "dcm" else "item"
-            model = Chain(
-                pages.items, pages.clicks, pages.lengths, pages.query, pages.pairs.query, satisfied, gives_up=name == "dbn"
-            )
+            model = Chain(*shown, pages.query, pages.queries, pages.pairs.query, satisfied, gives_up=name == "dbn")
         case _:
             raise ValueError(f"models: {name!r} is unknown; choose from {', '.join(NAMES)}")
     way = climb.fit(model, tolerance)

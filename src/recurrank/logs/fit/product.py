@@ -50,7 +50,7 @@ class Product:
         rate = float(clicked.sum() + 0.5) / float(shown.sum() + 1)
         by_cell = np.bincount(cell, clicked, cells) / np.maximum(np.bincount(cell, shown, cells), 1)
         curve = np.clip(by_cell / max(by_cell.max(), 1e-9), 0.05, 0.95)
-        mean = np.full(int(parents.max(initial=0)) + 1, np.clip(2 * rate, 0.02, 0.6))
+        mean = np.full(queries, np.clip(2 * rate, 0.02, 0.6))
         self.families = [
             Family("attraction", parents.astype(np.int64), mean),
             by_position("examination", curve, queries),

@@ -15,7 +15,7 @@ from recurrank._frames import frame
 from recurrank.clicks.assumptions import check
 from recurrank.clicks.fitted import CLASSES, Fitted, write
 from recurrank.clicks.model import ClickModel
-from recurrank.logs.fit.models import NAMES, FittedModel, Pages, fit_counts, fit_model, pages_of, tested_pages
+from recurrank.logs.fit.models import NAMES, FittedModel, Pages, fit_counts, fit_model, held_out, pages_of
 from recurrank.logs.reading import Log, read
 from recurrank.logs.sessions import Counts, Pairs, Sessions
 
@@ -154,6 +154,7 @@ class Fit:
         scores = {row.model: {"log_likelihood": row.log_likelihood, "perplexity": row.perplexity} for row in self.rows}
         return {
             "best": self.best,
+            "largest": "*" if self.pairs.shared else self.query_ids[self.typical[0]],
             "pages": self.pages,
             "scores": scores,
             "queries": _by_query(self),
@@ -177,7 +178,8 @@ def fit(
         log: a file, or :class:`~recurrank.logs.sessions.Sessions`.
         models: which of pbm, cm, dcm, sdbn, dbn, ccm and ubm; names, or one text separated by commas.
         test: a log to test on. Without it, ``split`` makes one.
-        split: "time" (the last pages, by default), "random", or "none": then scores are of the log that was fitted to.
+        split: "time" (the last pages; the default where the log has times), "random" (the default elsewhere), or "none":
+            then scores are of the log that was fitted to.
         share: of the pages that are tested on.
         shared: one attraction per item over all queries, instead of one per query and item.
         seed: of a random split.
@@ -204,8 +206,9 @@ def fit(
     elif split == "none":
         trained, held, tested = given, given, "the log that it was fitted to"
     else:
-        trained, held = given.split(split or "time", share, seed)
-        tested = f"the last {share:.0%} of the pages" if (split or "time") == "time" else f"a random {share:.0%} of the pages"
+        how = split or ("random" if given.time is None else "time")
+        trained, held = given.split(how, share, seed)
+        tested = f"the last {share:.0%} of the pages" if how == "time" else f"a random {share:.0%} of the pages"
     return _fit_sessions(trained, held, names, tested, shared, jobs)
 
 
@@ -220,7 +223,7 @@ def _names(models: str | Sequence[str]) -> list[str]:
 
 def _fit_sessions(trained: Sessions, held: Sessions, names: list[str], tested: str, shared: bool, jobs: int) -> Fit:
     pages = pages_of(trained, shared)
-    test = tested_pages(held, trained, pages)
+    test = held_out(held, trained, pages)
     _compile(names)
     with ThreadPoolExecutor(max(1, min(jobs, len(names)))) as pool:
         fitted = dict(zip(names, pool.map(lambda name: fit_model(name, pages, TOLERANCE), names), strict=True))
@@ -334,7 +337,7 @@ def _compile(names: list[str]) -> None:
     tiny = Sessions(np.array([0, 1], np.int32), items, clicks, ["a", "b"], ["x", "y", "z"])
     pages = pages_of(tiny)
     for name in names:
-        fit_model(name, pages, 1e-2).score(*tested_pages(tiny, tiny, pages))
+        fit_model(name, pages, 1e-2).score(*held_out(tiny, tiny, pages))
 
 
 def _by_query(fit: Fit) -> list[dict[str, Any]]:
