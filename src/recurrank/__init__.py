@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from recurrank.logs.sessions import Sessions
     from recurrank.problem import Problem, synthetic, transform
     from recurrank.rankers.balanced import Balanced
+    from recurrank.rankers.prior import Prior
     from recurrank.rankers.ranker import Ranker
     from recurrank.rankers.recurrank import RecurRank
     from recurrank.rankers.saving import load
@@ -36,6 +37,7 @@ _HOME = {
     "Comparison": "recurrank.experiments.comparison",
     "Design": "recurrank.design.optimal",
     "Fit": "recurrank.logs.fit.report",
+    "Prior": "recurrank.rankers.prior",
     "Problem": "recurrank.problem",
     "Ranker": "recurrank.rankers.ranker",
     "RecurRank": "recurrank.rankers.recurrank",
@@ -62,6 +64,7 @@ __all__ = [
     "Comparison",
     "Design",
     "Fit",
+    "Prior",
     "Problem",
     "Ranker",
     "RecurRank",

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from recurrank._arrays import Ints
+from recurrank._arrays import Floats, Ints
 
 
 @dataclass(frozen=True, eq=False)
@@ -23,6 +23,9 @@ class Slate:
         number: how many slates this ranker had served before.
         ranker: which ranker served it; feedback to another one is refused.
         ids: the ids of the items, in order, where the catalogue has ids; otherwise None.
+        propensity: how probable each item was at its position when the slate was drawn; shape (K,). NaN where that is not known
+            in closed form, None where the algorithm does not say (:meth:`Ranker.estimate_propensity` estimates it).
+        joint: how probable the whole slate was; None where the algorithm does not say.
 
     """
 
@@ -31,6 +34,8 @@ class Slate:
     number: int
     ranker: str
     ids: tuple[str, ...] | None = None
+    propensity: Floats | None = None
+    joint: float | None = None
 
     def __len__(self) -> int:
         return len(self.items)

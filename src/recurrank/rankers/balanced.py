@@ -40,14 +40,16 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from recurrank._arrays import Bools, Floats, Ints
-from recurrank._compiled import hot
+from recurrank._compiled import hot, inner
 from recurrank.catalogue import Catalogue
 from recurrank.catalogue.rows import Rows, one_thread
 from recurrank.design.basis import basis_of, rebase
 from recurrank.design.optimal import optimal_design
 from recurrank.rankers.engines.posterior import beaten, candidates, farthest, leaders_first, look
+from recurrank.rankers.engines.propensity import FIRST, WIDTH, one_tried_per_block
 from recurrank.rankers.knowledge import Knowledge, KnownBlock
 from recurrank.rankers.options import Delta, Option
+from recurrank.rankers.prior import BelievedBefore, Prior, combine
 from recurrank.rankers.ranker import Buffer, Ranker, Seed, flatten, register
 
 SAMPLES = 64
@@ -69,7 +71,7 @@ BETA = 5.0
 INSURANCE = 2e-4
 """The share of the worst that may be the case that is spent on the least known item, whatever the samples say."""
 LEAST_VARIANCE = 0.02
-KEY, FIRST, WIDTH, ROW = 0, 1, 2, 3
+KEY, ROW = 0, 3
 ANSWERS, NEXT, CERTIFIED = 0, 1, 2
 ACCOUNT_BITS, COST_BITS, POSITION = 20, 32, (1 << 20) - 1
 """A slate's second mark: its block's first position, the account that paid for the tried item, and how much, as a float32."""
@@ -133,6 +135,32 @@ def _choose(state: State, rng: np.random.Generator, b: int) -> tuple[int, int, f
             account[b, 0] -= state.cost[b, s]
             return int(state.asked[b, s]), 1, float(state.cost[b, s])
     return int(state.first[b, s]), 0, 0.0
+
+
+@hot
+def recall(state: State, before: Floats) -> None:
+    """Both accounts of each block."""
+    for b in range(len(state.account)):
+        before[2 * b], before[2 * b + 1] = state.account[b, 0], state.account[b, 1]
+
+
+@inner
+def share(state: State, before: Floats, slate: Buffer, b: int, item: int) -> float:
+    """The probability with which :func:`_choose` took this item: a sum over its tables."""
+    if state.block[b, ROW] < 0:
+        return 1.0 if state.leaders[state.block[b, FIRST]] == item else 0.0
+    first, asked, gain, cost, samples = state.first[b], state.asked[b], state.gain[b], state.cost[b], state.first.shape[1]
+    insured = asked[samples] >= 0 and before[2 * b + 1] + INSURANCE / BALANCE * gain[samples] >= cost[samples]
+    usual, balance = 0, samples * (asked[samples] == item) if insured else 0
+    for s in range(samples):
+        usual += first[s] == item
+        if not insured:
+            affordable = asked[s] >= 0 and before[2 * b] + SHARE * gain[s] >= cost[s]
+            balance += (asked[s] if affordable else first[s]) == item
+    return float(((1 - BALANCE) * usual + BALANCE * balance) / samples)
+
+
+propensity = one_tried_per_block(share)
 
 
 @hot
@@ -224,10 +252,13 @@ class Balanced(Ranker):
     compiled_rank = rank
     compiled_learn = learn
     compiled_served = served
+    compiled_recall = recall
+    compiled_propensity = propensity
     from_catalogue = ("features",)
 
     state: State
     large: int = LARGE
+    _prior: Prior | None = None
 
     def __init__(
         self,
@@ -241,10 +272,14 @@ class Balanced(Ranker):
             Option("certificates of 5 estimated deviations, or widths that hold at all times with probability 1 - delta"),
         ] = "tuned",
         delta: Delta = None,
+        prior: BelievedBefore = None,
     ) -> None:
         super().__init__(features, positions, rounds, seed)
         self.confidence, self.delta = self.record(confidence=confidence, delta=delta)
-        points, different = _coordinates(self.catalogue)
+        points, different, map_ = _coordinates(self.catalogue)
+        believed = self.record_prior(prior)
+        if believed is not None:
+            self._prior = Prior(map_.T @ believed.moments @ map_, map_.T @ believed.sums)
         order = self.rng.permutation(len(self.catalogue)).astype(np.int32)
         known = np.isin(order, different)  # a first slate of items that differ as much as items can is no bad luck
         others = order[~known]
@@ -253,7 +288,7 @@ class Balanced(Ranker):
         order = np.concatenate([order[known], others])
         self.blocks = [Block(_key(0, order[:0]), 0, self.positions, order)]
         self.state = self._empty(points)
-        self._tables(np.zeros(points.shape[1]), np.eye(points.shape[1]), 1 / np.arange(1.0, self.positions + 1))
+        self._tables(*self._estimate(), 1 / np.arange(1.0, self.positions + 1))
 
     def _empty(self, points: Floats) -> State:
         (items, dim), k = points.shape, self.positions
@@ -272,7 +307,7 @@ class Balanced(Ranker):
             shown=np.zeros((k, dim)),
             clicks=np.zeros(k, np.int64),
             key=np.array([self.blocks[0].key], np.int64),
-            clock=np.array([0, LEAST, 0], np.int64),
+            clock=np.array([0, self._least(0), 0], np.int64),
         )
 
     @one_thread()
@@ -285,7 +320,7 @@ class Balanced(Ranker):
             self.state.clock[CERTIFIED] = answers
             theta, information = self._estimate()
         self._tables(theta, information, self._weights(theta))
-        self.state.clock[NEXT] = answers + max(LEAST, int((LARGE_GROW if self._large() else GROW) * answers))
+        self.state.clock[NEXT] = answers + max(self._least(answers), int((LARGE_GROW if self._large() else GROW) * answers))
         self.due = False
 
     def follow(self, rules: int) -> None:
@@ -295,6 +330,10 @@ class Balanced(Ranker):
     def knowledge(self) -> Knowledge:
         blocks = [KnownBlock(number, block.first, block.width, block.size) for number, block in enumerate(self.blocks)]
         return Knowledge(blocks, self.state.leaders.tolist())
+
+    def _least(self, answers: int) -> int:
+        """Answers until the next estimate at least: few while a prior that may be wrong decides what is shown."""
+        return LEAST if self._prior is None or answers >= 2 * LEAST else LEAST // 4
 
     def _large(self) -> bool:
         """Whether a block has so many items that reading them is what an estimate costs."""
@@ -324,7 +363,7 @@ class Balanced(Ranker):
             if scales[i] > 0 and theta @ image > 0:
                 left = left + scales[i] ** 2 * (moments[i] - np.outer(image, image) / (theta @ image))
         self._scales = scales
-        return theta, left
+        return (theta, left) if self._prior is None else combine(theta, left, *self._prior)
 
     def _weights(self, theta: Floats) -> Floats:
         """W_k: clicks at k over the scores shown there, falling with k."""
@@ -487,8 +526,8 @@ def _key(first: int, above: NDArray[np.int32]) -> int:
     return int.from_bytes(hashlib.blake2b(what, digest_size=8).digest(), "big") >> 1
 
 
-def _coordinates(catalogue: Catalogue) -> tuple[Floats, Ints]:
-    """Features in coordinates in which the optimal design pi has moments sum pi(x) x x' = I; and its items.
+def _coordinates(catalogue: Catalogue) -> tuple[Floats, Ints, Floats]:
+    """Features in coordinates in which the optimal design pi has moments sum pi(x) x x' = I; its items; the map to coordinates.
 
     Attractions are at most 1, so that |theta|^2 = sum pi(x) <x, theta>^2 <= 1 there, and |x|^2 <= r (1 + tolerance).
     """
@@ -504,7 +543,7 @@ def _coordinates(catalogue: Catalogue) -> tuple[Floats, Ints]:
     whole = np.empty((len(rows), map_.shape[1]))
     for part, chunk in rows.chunks():
         whole[part] = chunk @ map_
-    return whole, design.support
+    return whole, design.support, map_
 
 
 register(State, Balanced)

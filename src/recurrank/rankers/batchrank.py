@@ -62,6 +62,30 @@ def rank(state: State, rng: np.random.Generator, slate: Buffer) -> None:
             slate.marks[first + k, 0] = state.batch[b, ID]
 
 
+@hot
+def propensity(state: State, before: Floats, slate: Buffer, marginal: Floats) -> float:
+    """Of n items those p shown least come first, then random others, up to the width m; all of them at random positions."""
+    joint = 1.0
+    for b in range(len(state.batch)):
+        first, width, start = state.batch[b, FIRST], state.batch[b, WIDTH], state.batch[b, START]
+        pending, others = state.batch[b, PENDING], state.batch[b, STOP] - start - state.batch[b, PENDING]
+        least, rest = min(pending, width), max(width - pending, 0)  # how many of either group are shown
+        for k in range(width):
+            at = state.place[slate.items[first + k]] - start
+            if not 0 <= at < pending + others:
+                marginal[first + k] = 0.0
+            elif at < pending:
+                marginal[first + k] = least / (pending * width)
+            else:
+                marginal[first + k] = rest / (others * width)
+            joint *= (marginal[first + k] > 0) / (width - k)  # their order
+        for k in range(least):  # 1 / (n over m) of either group
+            joint *= (least - k) / (pending - k)
+        for k in range(rest):
+            joint *= (rest - k) / (others - k)
+    return joint
+
+
 @inner
 def _swap(state: State, a: int, b: int) -> None:
     one, other = state.items[a], state.items[b]
@@ -111,6 +135,7 @@ class BatchRank(Ranker):
         "needs the answer to each slate before the next one is shown; here slates are shown meanwhile, "
         "most of their answers are of no use to it, and its regret doubles"
     )
+    compiled_propensity = propensity
 
     state: State
 

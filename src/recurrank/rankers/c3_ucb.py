@@ -24,6 +24,7 @@ from numpy.typing import ArrayLike
 from recurrank._arrays import Bools, Floats, Ints
 from recurrank._compiled import hot, inner
 from recurrank.catalogue import Catalogue
+from recurrank.rankers.engines.propensity import certain
 from recurrank.rankers.linear import Regression, add, no_data, solve
 from recurrank.rankers.linear_scores import best_of, columns_of, invert, means, squares
 from recurrank.rankers.options import Delta, Option
@@ -89,6 +90,7 @@ class C3UCB(Ranker):
     regret_bound = "O(d sqrt(T K) log(T))"
     compiled_rank = rank
     compiled_learn = learn
+    compiled_propensity = certain
     compiled_served = nothing_served
     from_catalogue = ("columns", "features")
 

@@ -42,6 +42,7 @@ from numpy.typing import ArrayLike
 from recurrank._arrays import Bools, Floats, Ints
 from recurrank._compiled import hot, inner
 from recurrank.catalogue import Catalogue
+from recurrank.rankers.engines.propensity import certain
 from recurrank.rankers.linear import Regression, add, dot, no_data, solve, whiten
 from recurrank.rankers.optimism import insert
 from recurrank.rankers.options import Option, Sigma
@@ -382,6 +383,7 @@ class CascadeLinUCB(Ranker):
     compiled_rank = rank
     compiled_learn = learn
     compiled_served = served
+    compiled_propensity = certain
     from_catalogue = ("features",)
 
     def __init__(

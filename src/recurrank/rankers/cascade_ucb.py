@@ -27,6 +27,7 @@ from numpy.typing import ArrayLike
 from recurrank._arrays import Bools, Floats
 from recurrank._compiled import hot, inner
 from recurrank.catalogue import Catalogue
+from recurrank.rankers.engines.propensity import certain
 from recurrank.rankers.optimism import STEEP, Beliefs, crowded, kl_slope, kl_upper, no_beliefs, observe, same_counts, selector
 from recurrank.rankers.options import Option
 from recurrank.rankers.ranker import Buffer, Ranker, Seed, register
@@ -141,6 +142,7 @@ class CascadeUCB1(Ranker):
     compiled_rank = ucb1_rank
     compiled_learn = ucb1_learn
     compiled_served = ucb1_served
+    compiled_propensity = certain
 
     def __init__(
         self,
@@ -166,6 +168,7 @@ class CascadeKLUCB(Ranker):
     compiled_rank = kl_rank
     compiled_learn = kl_learn
     compiled_served = kl_served
+    compiled_propensity = certain
 
     def __init__(
         self,

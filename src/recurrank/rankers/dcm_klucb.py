@@ -23,6 +23,7 @@ from recurrank._arrays import Bools, Floats
 from recurrank._compiled import hot, inner
 from recurrank.catalogue import Catalogue
 from recurrank.rankers.cascade_ucb import Exploration, kl_index, kl_level, show
+from recurrank.rankers.engines.propensity import certain
 from recurrank.rankers.optimism import Beliefs, crowded, no_beliefs, observe, same_counts, selector
 from recurrank.rankers.ranker import Buffer, Ranker, Seed, register
 
@@ -77,6 +78,7 @@ class DCMKLUCB(Ranker):
     compiled_rank = rank
     compiled_learn = learn
     compiled_served = served
+    compiled_propensity = certain
 
     def __init__(
         self,

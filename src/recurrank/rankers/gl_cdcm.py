@@ -27,6 +27,7 @@ from recurrank._arrays import Bools, Floats, Ints
 from recurrank._compiled import hot, inner
 from recurrank.catalogue import Catalogue
 from recurrank.rankers.dcm_klucb import last_click
+from recurrank.rankers.engines.propensity import certain
 from recurrank.rankers.linear import Regression, add, dot, no_data, solve
 from recurrank.rankers.linear_scores import best_of, columns_of, invert, means, squares
 from recurrank.rankers.options import Option
@@ -141,6 +142,7 @@ class GLCDCM(Ranker):
     regret_bound = "O(d K sqrt(T K) log(T))"
     compiled_rank = rank
     compiled_learn = learn
+    compiled_propensity = certain
     compiled_served = nothing_served
     from_catalogue = ("columns", "features")
 

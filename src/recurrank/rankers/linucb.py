@@ -22,6 +22,7 @@ from numpy.typing import ArrayLike
 from recurrank._arrays import Bools, Floats, Ints
 from recurrank._compiled import hot
 from recurrank.catalogue import Catalogue
+from recurrank.rankers.engines.propensity import certain
 from recurrank.rankers.linear import Regression, add, no_data, solve
 from recurrank.rankers.linear_scores import best_of, columns_of, invert, means, squares
 from recurrank.rankers.options import Option
@@ -75,6 +76,7 @@ class LinUCB(Ranker):
     regret_bound = "none for rankings"
     compiled_rank = rank
     compiled_learn = learn
+    compiled_propensity = certain
     compiled_served = nothing_served
     from_catalogue = ("columns", "features")
 

@@ -26,8 +26,9 @@ from recurrank._arrays import Bools, Floats, Ints
 from recurrank._compiled import hot, inner
 from recurrank.catalogue import Catalogue
 from recurrank.rankers.divergence import kl
+from recurrank.rankers.engines.propensity import half_explored
 from recurrank.rankers.options import Epsilon, Examination
-from recurrank.rankers.pie import Bounds, Leaders, changed, explorer, lead, member, no_bounds, no_leaders
+from recurrank.rankers.pie import Bounds, Leaders, changed, explorer, inside, lead, leading, member, no_bounds, no_leaders
 from recurrank.rankers.ranker import Buffer, Ranker, Seed, register
 
 
@@ -58,6 +59,16 @@ def rank(state: State, rng: np.random.Generator, slate: Buffer) -> None:
     count = explorable(state, state.constants[0] * math.log(state.clock[0]), bar)
     if count > 0:
         slate.items[last] = member(state.bounds, bar, int(rng.random() * count))
+
+
+@hot
+def propensity(state: State, before: Floats, slate: Buffer, marginal: Floats) -> float:
+    """Half of the slates are the leaders in order, the others have one of B(n) at the last position, if there is any."""
+    last = len(slate.items) - 1
+    bar, tried = state.leaders.score[last], slate.items[last]
+    count = explorable(state, state.constants[0] * math.log(state.clock[0]), bar)
+    explores = count > 0 and not leading(state.leaders, tried) and inside(state.bounds, bar, tried)
+    return half_explored(state.leaders.best, last, count, explores, slate, marginal)
 
 
 @hot
@@ -107,6 +118,7 @@ class PBMPIE(Ranker):
     compiled_rank = rank
     compiled_learn = learn
     compiled_served = served
+    compiled_propensity = propensity
 
     def __init__(
         self,

@@ -25,6 +25,7 @@ from recurrank._arrays import Bools, Floats
 from recurrank._compiled import hot, inner
 from recurrank.catalogue import Catalogue
 from recurrank.rankers.cascade_ucb import show
+from recurrank.rankers.engines.propensity import certain
 from recurrank.rankers.optimism import STEEP, Beliefs, crowded, no_beliefs, observe, same_counts, selector
 from recurrank.rankers.options import Epsilon, Examination
 from recurrank.rankers.ranker import Buffer, Ranker, Seed, register
@@ -89,6 +90,7 @@ class PBMUCB(Ranker):
     compiled_rank = rank
     compiled_learn = learn
     compiled_served = served
+    compiled_propensity = certain
 
     def __init__(
         self,

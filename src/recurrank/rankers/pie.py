@@ -27,6 +27,7 @@ from recurrank._compiled import hot, inner, rare
 from recurrank.catalogue import Catalogue
 from recurrank.rankers.cascade_ucb import kl_level
 from recurrank.rankers.divergence import kl
+from recurrank.rankers.engines.propensity import half_explored
 from recurrank.rankers.linear_scores import best_of
 from recurrank.rankers.optimism import insert
 from recurrank.rankers.options import Option
@@ -100,6 +101,15 @@ def rank(state: State, rng: np.random.Generator, slate: Buffer) -> None:
 
 
 @hot
+def propensity(state: State, before: Floats, slate: Buffer, marginal: Floats) -> float:
+    """Half of the slates are the leaders in order, the others have one of B(n) at position l, if there is any."""
+    level, bar = kl_level(state.settings[CLOCK], state.constants[0]), state.leaders.score[len(slate.items) - 1]
+    count, tried = explorable(state, level, bar), slate.items[state.settings[AT]]
+    explores = count > 0 and not leading(state.leaders, tried) and inside(state.bounds, bar, tried)
+    return half_explored(state.leaders.best, state.settings[AT], count, explores, slate, marginal)
+
+
+@hot
 def served(state: State, slate: Buffer) -> None:
     state.settings[CLOCK] += 1
 
@@ -144,6 +154,13 @@ def forget(bounds: Bounds, item: int, most: float) -> None:
     b = item // bounds.least.shape[1]
     i = item - b * bounds.least.shape[1]
     bounds.least[b, i], bounds.base[b, i], bounds.rise[b, i], bounds.floor[b, i] = -1.0, most, 0.0, -1.0
+
+
+@inner
+def inside(bounds: Bounds, bar: float, item: int) -> bool:
+    """Whether an item that does not lead is in B(n), once :func:`explorer`'s function has counted it."""
+    b = item // bounds.least.shape[1]
+    return bool(bounds.least[b, item - b * bounds.least.shape[1]] >= bar)
 
 
 @inner
@@ -292,6 +309,7 @@ class PIE(Ranker):
     compiled_rank = rank
     compiled_learn = learn
     compiled_served = served
+    compiled_propensity = propensity
 
     def __init__(
         self,

@@ -25,6 +25,7 @@ from recurrank._compiled import hot, inner
 from recurrank.catalogue import Catalogue
 from recurrank.rankers.cascade_ucb import kl_level
 from recurrank.rankers.divergence import kl
+from recurrank.rankers.engines.propensity import UNKNOWN
 from recurrank.rankers.optimism import kl_upper
 from recurrank.rankers.options import Option
 from recurrank.rankers.ranker import Buffer, Ranker, Seed, register
@@ -129,6 +130,34 @@ def served(state: State, slate: Buffer) -> None:
     state.counts[CLOCK] += 1
     if state.counts[KIND] != EXP3:
         state.arms.times[LEVEL], state.arms.times[X] = _moment(state, state.counts[CLOCK])
+
+
+@hot
+def propensity(state: State, before: Floats, slate: Buffer, marginal: Floats) -> float:
+    """The product of what each bandit does given the items above: it chooses x, or one of them, and x is drawn in its stead.
+
+    The marginal probability below a random choice is a sum over all that might stand above: it is not known in closed form.
+    """
+    items, joint = state.counts[ITEMS], 1.0
+    for k in range(len(marginal)):
+        chosen, above = _chance(state, slate, k, slate.items[k]), 0.0
+        for other in range(k):
+            above += _chance(state, slate, k, slate.items[other])
+        given = chosen + above / (items - k)
+        marginal[k] = given if joint == 1.0 else UNKNOWN
+        joint *= given
+    return joint
+
+
+@inner
+def _chance(state: State, slate: Buffer, k: int, item: int) -> float:
+    """The probability that the bandit of position k chooses an item."""
+    if state.counts[KIND] != EXP3:
+        return 1.0 if slate.marks[k, 0] == item else 0.0
+    each, block = state.weights.each[k], state.weights.block[k]
+    b = item // each.shape[1]
+    share = each[b, item - b * each.shape[1]] / _total(block)
+    return float(state.constants[0] / state.counts[ITEMS] + (1 - state.constants[0]) * share)
 
 
 @inner
@@ -252,6 +281,7 @@ class RankedBandits(Ranker):
     compiled_rank = rank
     compiled_learn = learn
     compiled_served = served
+    compiled_propensity = propensity
 
     def __init__(
         self,

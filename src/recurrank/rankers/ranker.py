@@ -22,12 +22,14 @@ import numpy as np
 from numba.extending import overload
 from numpy.typing import ArrayLike
 
-from recurrank._arrays import Bools, Ints, as_count
-from recurrank._compiled import PART, contributes, hot
+from recurrank._arrays import Bools, Floats, Ints, as_count
+from recurrank._compiled import PART, contributes, hot, interpreted, loop
 from recurrank.catalogue import Catalogue, as_catalogue
 from recurrank.plugins import plainly
+from recurrank.rankers.engines.propensity import nothing_to_recall
 from recurrank.rankers.knowledge import Knowledge
 from recurrank.rankers.options import Option, declared, schema_of
+from recurrank.rankers.prior import Prior, as_prior
 from recurrank.seeds import Given, sequence
 from recurrank.seeds import Seed as Seed
 from recurrank.slate import Slate
@@ -94,6 +96,10 @@ class Ranker:
     """Whether numba compiled these functions; those of a plain Python class (``plain.py``) run in interpreted loops."""
     not_served: ClassVar[str] = ""
     """Why a service cannot use it, where that is so."""
+    compiled_propensity: ClassVar[Callable[..., Any] | None] = None
+    """propensity(state, before, slate, marginal) -> joint: see ``engines/propensity.py``; None: not known."""
+    compiled_recall: ClassVar[Callable[..., Any]] = nothing_to_recall
+    """recall(state, before): copy what those probabilities depend on and drawing changes, at most 2 K numbers."""
     from_catalogue: ClassVar[tuple[str, ...]] = ()
     """Fields of the state that follow from the catalogue and never change: copies share them, and they are not saved."""
 
@@ -113,7 +119,7 @@ class Ranker:
         self.due = False  # whether a decision is to be made before the next round: it stays due if it was interrupted
         self._options: dict[str, Any] = {}
         self.follow(1 if isinstance(seed, Given) else RULES)
-        self._buffer = Buffer.empty(self.positions)
+        self._buffer, self._before = Buffer.empty(self.positions), np.zeros(2 * self.positions)
 
     @functools.cached_property
     def identity(self) -> str:
@@ -123,11 +129,13 @@ class Ranker:
     def rank(self) -> Slate:
         """The next slate to show."""
         self._settle()
+        marginal, drawn = np.empty(self.positions), draw if self.compiled else interpreted(draw)
         with plainly():
-            rank(self.state, self.rng, self._buffer)
+            joint = drawn(self.state, self.rng, self._buffer, self._before, marginal)
         items, ids = self._buffer.items.copy(), self.catalogue.ids
         named = None if ids is None else tuple(ids[item] for item in items)
-        slate = Slate(items, self._buffer.marks.copy(), self.served, self.identity, named)
+        known: Any = (marginal, joint) if self.compiled_propensity is not None else ()
+        slate = Slate(items, self._buffer.marks.copy(), self.served, self.identity, named, *known)
         self.served += 1
         return slate
 
@@ -158,6 +166,21 @@ class Ranker:
         if self.due:
             self.plan()
             self.due = False
+
+    def estimate_propensity(self, slate: Slate, draws: int = 1000, seed: Seed = 0) -> tuple[Floats, Floats]:
+        """How probable each item was at its position, and the standard error, from slates that a copy draws.
+
+        For algorithms that cannot say (``slate.propensity`` is None or has NaN). Ask before anything else is learned: the copy
+        draws as this ranker would now.
+        """
+        self._belongs(slate, self.served)
+        rng, hits = np.random.default_rng(sequence(seed, "propensity")), np.zeros(self.positions)
+        copy = self.copy()
+        for _ in range(as_count("draws", draws)):
+            copy = self.copy(int(rng.integers(2**63)), into=copy)
+            hits += copy.rank().items == slate.items
+        share = hits / draws
+        return share, np.sqrt(np.maximum(share * (1 - share), 1 / draws) / draws)
 
     def drop(self, slate: Slate) -> None:
         """Say that a slate's answer will never come, so that what it explored is asked for again at once."""
@@ -199,6 +222,13 @@ class Ranker:
         self._options |= {name: value.tolist() if isinstance(value, np.ndarray) else value for name, value in values.items()}
         return list(values.values())
 
+    def record_prior(self, prior: Any) -> Prior | None:
+        """Check and remember the prior that it is made with, if any."""
+        checked = as_prior(prior, self.catalogue.features.shape[1])
+        if checked is not None:
+            self.record(prior=checked.to_json())
+        return checked
+
     @classmethod
     @functools.cache
     def declared(cls) -> dict[str, Option]:
@@ -224,6 +254,7 @@ class Ranker:
         vars(other).update(vars(self))
         other.state = self._copied(None if into is None else into.state)
         other._options, other._buffer = dict(self._options), Buffer.empty(self.positions)
+        other._before = np.zeros(2 * self.positions)
         if seed is None:
             other.rng = np.random.Generator(np.random.PCG64())
             other.rng.bit_generator.state = self.rng.bit_generator.state
@@ -360,6 +391,28 @@ def learn(state: Any, slate: Buffer, clicks: Bools) -> bool:
     return bool(_compiled[type(state)].compiled_learn(state, slate, clicks))
 
 
+def recall(state: Any, before: Floats) -> None:
+    """What the probabilities of the next slate depend on, before it is drawn."""
+    _compiled[type(state)].compiled_recall(state, before)
+
+
+def propensity(state: Any, before: Floats, slate: Buffer, marginal: Floats) -> float:
+    """How probable a slate of this state's algorithm was, NaN where it does not say."""
+    own = _compiled[type(state)].compiled_propensity
+    if own is None:
+        marginal[:] = np.nan
+        return float("nan")
+    return float(own(state, before, slate, marginal))
+
+
+@loop
+def draw(state: Any, rng: np.random.Generator, slate: Buffer, before: Floats, marginal: Floats) -> float:
+    """Rank, and tell how probable what came out was: each item at its position, and all of it."""
+    recall(state, before)
+    rank(state, rng, slate)
+    return propensity(state, before, slate, marginal)
+
+
 def served(state: Any, rng: np.random.Generator, slate: Buffer, rules: int) -> None:
     """What it does to this state that a copy has served a slate (which it may overwrite)."""
     kind = _compiled[type(state)]
@@ -386,6 +439,26 @@ def _rank(state: Any, rng: Any, slate: Any) -> Any:
 def _learn(state: Any, slate: Any, clicks: Any) -> Any:
     own = _compiled[state.instance_class].compiled_learn
     return lambda state, slate, clicks: own(state, slate, clicks)
+
+
+@overload(recall, jit_options=PART, strict=False)
+def _recall(state: Any, before: Any) -> Any:
+    own = _compiled[state.instance_class].compiled_recall
+    return lambda state, before: own(state, before)
+
+
+@overload(propensity, jit_options=PART, strict=False)
+def _propensity(state: Any, before: Any, slate: Any, marginal: Any) -> Any:
+    own = _compiled[state.instance_class].compiled_propensity
+    if own is None:
+
+        def unknown(state: Any, before: Any, slate: Any, marginal: Any) -> float:
+            for k in range(len(marginal)):
+                marginal[k] = np.nan
+            return np.nan
+
+        return unknown
+    return lambda state, before, slate, marginal: own(state, before, slate, marginal)
 
 
 @overload(served, jit_options=PART, strict=False)

@@ -43,14 +43,16 @@ from recurrank.design.basis import basis_of, rebase
 from recurrank.design.optimal import optimal_design
 from recurrank.design.spanner import spanner_design
 from recurrank.rankers.blocks import Block, ClosedBlock, packed, unpacked
+from recurrank.rankers.engines.propensity import FIRST, WIDTH, one_tried_per_block
 from recurrank.rankers.knowledge import Knowledge, KnownBlock
 from recurrank.rankers.options import Delta, Option
+from recurrank.rankers.prior import BelievedBefore, Prior
 from recurrank.rankers.ranker import Buffer, Feedback, Ranker, Seed, flatten, register
 
 ESTIMATE_DECIMALS = 10
 STRIDE = 16
 LEARNED, SURPLUS, LATE = 0, 1, 2
-KEY, FIRST, WIDTH, START, STOP = 0, 1, 2, 3, 4
+KEY, START, STOP = 0, 3, 4
 
 
 class State(NamedTuple):
@@ -203,6 +205,31 @@ def drop(state: State, slate: Buffer) -> None:
             _answered(state, b, state.block[b, START] + marks[i, 1])
 
 
+@hot
+def recall(state: State, before: Floats) -> None:
+    """How much was still to be asked for in each block."""
+    for b in range(len(state.open)):
+        before[b] = state.open[b]
+
+
+@inner
+def share(state: State, before: Floats, slate: Buffer, b: int, item: int) -> float:
+    """The probability with which :func:`_draw` took this item for block b: what was left of it, of all that was left."""
+    start, stop = state.block[b, START], state.block[b, STOP]
+    if start == stop:
+        return 1.0 if state.leaders[state.block[b, FIRST]] == item else 0.0
+    for e in range(start, stop):
+        if state.explored[e] == item:
+            if before[b] == 0:
+                return float(state.short[e] / state.missing[b])
+            drawn = before[b] > state.open[b] and item == slate.items[state.block[b, FIRST]]
+            return float((state.left[e] + drawn) / before[b])
+    return 0.0
+
+
+propensity = one_tried_per_block(share)
+
+
 class RecurRank(Ranker):
     """Rank a catalogue with features, learning from clicks under an unknown click model.
 
@@ -225,6 +252,8 @@ class RecurRank(Ranker):
     compiled_served = served
     counted_in_0_1_0 = True
     compiled_drop = drop
+    compiled_recall = recall
+    compiled_propensity = propensity
 
     state: State
 
@@ -246,21 +275,26 @@ class RecurRank(Ranker):
             Literal["proof", "literal"], Option("the rule that the regret proof uses, or lines 6-8 as printed")
         ] = "proof",
         tolerance: Annotated[float, Option("of the G-optimal design, relative", least=1e-6)] = 0.05,
+        prior: BelievedBefore = None,
     ) -> None:
         options = {"delta": delta, "design": design, "elimination": elimination, "tolerance": tolerance}
-        self._settings(features, positions, rounds, seed, **options)
+        believed = self._settings(features, positions, rounds, seed, prior, **options)
         # "started by calling RecurRank(1, L, (1, ..., K)) where the order of L is random". Only its first K places matter,
         # and it may be any order: a first slate of explored items, which differ as much as items can, is no bad luck.
         explored, visits = self._design(None, len(self.catalogue), 1)
-        block = self._open(0, 1, 0, self._some(explored), None, (explored, visits), parent=None)
+        leaders = self._some(explored) if believed is None else self._best_by(believed)
+        block = self._open(0, 1, 0, leaders, None, (explored, visits), parent=None)
         self._blocks: list[Block] = [block]
         self._next_id = 1
         self.state = self._assemble(self._blocks, {}, Feedback(0, 0, 0))
 
-    def _settings(self, features: ArrayLike | Catalogue, positions: int, rounds: int, seed: Seed, **options: Any) -> None:
+    def _settings(
+        self, features: ArrayLike | Catalogue, positions: int, rounds: int, seed: Seed, prior: Any = None, **options: Any
+    ) -> Prior | None:
         super().__init__(features, positions, rounds, seed)
         self.delta, self.design, self.elimination, self.tolerance = self.record(**options)
         self.history: list[ClosedBlock] = []
+        return self.record_prior(prior)
 
     @property
     def blocks(self) -> list[Block]:
@@ -306,6 +340,12 @@ class RecurRank(Ranker):
         other = super().copy(seed, into=into)
         other._blocks, other.history = [replace(block) for block in self._blocks], list(self.history)
         return other
+
+    def _best_by(self, prior: Prior) -> Ints:
+        """The K best items by what is believed, in order."""
+        best = Best(self.positions)
+        products(self._rows(None), prior.theta(), ESTIMATE_DECIMALS, best)
+        return best.found()[0].astype(np.int64)
 
     def _some(self, explored: Ints) -> Ints:
         """K items in random order, explored ones as far as there are so many."""

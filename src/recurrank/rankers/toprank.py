@@ -112,6 +112,28 @@ def rank(state: State, rng: np.random.Generator, slate: Buffer) -> None:
 
 
 @hot
+def propensity(state: State, before: Floats, slate: Buffer, marginal: Floats) -> float:
+    """Blocks are shuffled uniformly: an item of a block of n stands anywhere in it with probability 1 / n."""
+    first, b, size, joint = 0, 0, len(slate.items), 1.0
+    while first < size:
+        end = state.bounds[b + 1] if state.counts[MIXED] else state.counts[SIZE]
+        for k in range(first, min(end, size)):
+            inside = slate.items[k] == state.block[k] or _inside(state.block, first, end, slate.items[k])
+            marginal[k] = 1.0 / (end - first) if inside else 0.0
+            joint *= 1.0 / (end - k) if inside else 0.0
+        first, b = end, b + 1
+    return joint
+
+
+@inner
+def _inside(block: Ints, first: int, end: int, item: int) -> bool:
+    k = first
+    while k < end and block[k] != item:
+        k += 1
+    return k < end
+
+
+@hot
 def learn(state: State, slate: Buffer, clicks: Bools) -> bool:
     """True when something has to be rebuilt: the first block is too small, or a table is full."""
     if slate.marks[0, 0] != state.counts[VERSION]:  # the blocks have changed since: who shared one then is not known
@@ -416,6 +438,7 @@ class TopRank(Ranker):
     compiled_rank = rank
     compiled_learn = learn
     compiled_served = nothing_served
+    compiled_propensity = propensity
 
     state: State
 

@@ -17,6 +17,7 @@ from recurrank._arrays import Bools, Floats, Ints
 from recurrank._compiled import hot, inner
 from recurrank.catalogue import Catalogue
 from recurrank.rankers.cascade_ucb import show
+from recurrank.rankers.engines.propensity import certain, exactly, uniform
 from recurrank.rankers.optimism import Beliefs, crowded, no_beliefs, observe, same_counts, selector
 from recurrank.rankers.options import Option
 from recurrank.rankers.ranker import Buffer, Ranker, Seed, nothing_served, register
@@ -48,6 +49,11 @@ def shuffle_top(order: Ints, rng: np.random.Generator, slate: Buffer) -> None:
 @hot
 def random_rank(state: RandomState, rng: np.random.Generator, slate: Buffer) -> None:
     shuffle_top(state.order, rng, slate)
+
+
+@hot
+def random_propensity(state: RandomState, before: Floats, slate: Buffer, marginal: Floats) -> float:
+    return uniform(len(state.order), slate, marginal)
 
 
 @hot
@@ -88,6 +94,16 @@ def greedy_served(state: GreedyState, slate: Buffer) -> None:
 
 
 @hot
+def greedy_propensity(state: GreedyState, before: Floats, slate: Buffer, marginal: Floats) -> float:
+    choose(state, state.beliefs, 0.0)  # what it would have shown, also where it did not
+    epsilon, best = state.epsilon[0], state.beliefs.best
+    joint = epsilon * uniform(len(state.order), slate, marginal)
+    for k in range(len(marginal)):
+        marginal[k] = epsilon * marginal[k] + (1 - epsilon) * (slate.items[k] == best[k])
+    return float(joint + (1 - epsilon) * exactly(best, slate))
+
+
+@hot
 def greedy_learn(state: GreedyState, slate: Buffer, clicks: Bools) -> bool:
     for k in range(len(clicks)):
         observe(state.beliefs, slate.items[k], clicks[k])
@@ -105,6 +121,7 @@ class Random(Ranker):
     compiled_rank = random_rank
     compiled_learn = nothing_learned
     compiled_served = nothing_served
+    compiled_propensity = random_propensity
 
     def __init__(self, features: ArrayLike | Catalogue, positions: int, rounds: int, seed: Seed = None) -> None:
         super().__init__(features, positions, rounds, seed)
@@ -123,6 +140,7 @@ class Oracle(Ranker):
     compiled_learn = nothing_learned
     compiled_served = nothing_served
     not_served = "has to know the truth"
+    compiled_propensity = certain
 
     def __init__(
         self,
@@ -149,6 +167,7 @@ class EpsilonGreedy(Ranker):
     compiled_rank = greedy_rank
     compiled_learn = greedy_learn
     compiled_served = greedy_served
+    compiled_propensity = greedy_propensity
 
     def __init__(
         self,
