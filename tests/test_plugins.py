@@ -75,7 +75,7 @@ def test_a_script_that_defines_its_ranker_and_runs_it(file):
 if __name__ == "__main__":
     from recurrank.experiments import compare, runner
 
-    plan = compare.plan("most-clicked", "in-a-hurry", positions=3, rounds=300, runs=2, items=20, dim=3)
+    plan = compare.suite("most-clicked", "in-a-hurry", positions=3, rounds=300, runs=2, items=20, dim=3).experiments
     print([bool(row.regret[-1] > 0) for row in runner.run(plan, jobs=2)])
 """
     )

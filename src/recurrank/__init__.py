@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from recurrank.client import AsyncClient, Client
     from recurrank.design.optimal import Design, g_optimal
     from recurrank.design.spanner import volumetric_spanner
-    from recurrank.experiments.comparison import Comparison, compare
+    from recurrank.experiments.compare import compare
+    from recurrank.experiments.comparison import Comparison
     from recurrank.logs.fit.report import Fit, fit
     from recurrank.logs.sessions import Sessions
     from recurrank.problem import Problem, synthetic, transform
@@ -44,7 +45,7 @@ _HOME = {
     "Run": "recurrank.simulation.run",
     "Sessions": "recurrank.logs.sessions",
     "Slate": "recurrank.slate",
-    "compare": "recurrank.experiments.comparison",
+    "compare": "recurrank.experiments.compare",
     "fit": "recurrank.logs.fit.report",
     "g_optimal": "recurrank.design.optimal",
     "hot": "recurrank._compiled",

@@ -22,22 +22,22 @@ def files(tmp_path):
 
 
 def test_attraction_and_theta_say_the_same(files):
-    plans = [
-        compare.plan("random,oracle", "cascade", features=files / "x.npy", **{truth: files / f"{name}.npy"}, **SIZES)
+    suites = [
+        compare.suite("random,oracle", "cascade", features=files / "x.npy", **{truth: files / f"{name}.npy"}, **SIZES)
         for truth, name in (("attraction", "alpha"), ("theta", "theta"))
     ]
-    one, two = (run(plan, jobs=1) for plan in plans)
+    one, two = (suite.run(jobs=1).results for suite in suites)
     assert [row.regret.tolist() for row in one] == [row.regret.tolist() for row in two]
     assert [row.id for row in one] == [f"compare/cascade/{r}/{n}" for r in ("random", "oracle") for n in (0, 1)]
     assert one[2].regret[-1] == pytest.approx(0)
     assert (one[0].items, one[0].dim) == (20, 3)
-    linear = plans[0][0].environment.source.truth
+    linear = suites[0].experiments[0].environment.source.truth
     assert linear.startswith("attraction: alpha.npy, linear in the features up to ")
     assert float(linear.split()[-1]) < 1e-9
 
 
 def test_without_the_truth_a_theta_is_drawn_a_run(files):
-    experiments = compare.plan("random", "pbm,document", features=files / "x.npy", **SIZES)
+    experiments = compare.suite("random", "pbm,document", features=files / "x.npy", **SIZES).experiments
     assert [e.environment.name for e in experiments] == ["position-based"] * 2 + ["document-based"] * 2
     seeds = np.random.SeedSequence(0).spawn(2)
     source = experiments[0].environment.source
@@ -50,20 +50,21 @@ def test_without_the_truth_a_theta_is_drawn_a_run(files):
 
 
 def test_a_seed_numbers_the_runs(files):
-    first = compare.plan("random", "cascade", features=files / "x.npy", **SIZES)
-    second = compare.plan("random", "cascade", features=files / "x.npy", seed=1, **SIZES)
+    first = compare.suite("random", "cascade", features=files / "x.npy", **SIZES).experiments
+    second = compare.suite("random", "cascade", features=files / "x.npy", seed=1, **SIZES).experiments
     assert [e.run for e in second] == [1, 2]
     assert run([first[1]], jobs=1)[0].regret.tolist() == run([second[0]], jobs=1)[0].regret.tolist()
 
 
 def test_a_changed_file_is_other_data(files):
-    before = compare.plan("random", "cascade", features=files / "x.npy", **SIZES)[0].environment.source.data
+    before = compare.suite("random", "cascade", features=files / "x.npy", **SIZES).experiments[0]
     np.save(files / "x.npy", np.load(files / "x.npy")[::-1])
-    assert compare.plan("random", "cascade", features=files / "x.npy", **SIZES)[0].environment.source.data != before
+    after = compare.suite("random", "cascade", features=files / "x.npy", **SIZES).experiments[0]
+    assert after.environment.source.data != before.environment.source.data
 
 
 def test_synthetic_problems_without_a_file():
-    experiments = compare.plan("random", "cascade", items=30, dim=4, **SIZES)
+    experiments = compare.suite("random", "cascade", items=30, dim=4, **SIZES).experiments
     setting = experiments[0].environment.source.setting(0, np.random.SeedSequence(0), 3)
     assert setting.features.shape == (30, 4)
 
@@ -95,4 +96,4 @@ def test_bad_problems(files, changes, says):
     np.save(files / "zero.npy", np.eye(5)[[0, 1, 2, 3]] * [[1], [1], [1], [0]])
     changes = {k: files / v if k in ("features", "attraction", "theta") else v for k, v in changes.items()}
     with pytest.raises(ValueError, match=says):
-        compare.plan(**{"rankers": "random", "clicks": "cascade", **SIZES, **changes})
+        compare.suite(**{"rankers": "random", "clicks": "cascade", **SIZES, **changes})

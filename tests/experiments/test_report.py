@@ -32,7 +32,7 @@ def rows_of(experiments: list[Experiment]):
 
 @pytest.fixture(scope="module")
 def results():
-    return rows_of(paper.plan(runs=2))
+    return rows_of(paper.suite(runs=2).experiments)
 
 
 class Page(HTMLParser):
@@ -86,7 +86,7 @@ def test_the_same_results_give_the_same_bytes(results, tmp_path):
 
 
 def test_names_are_text_and_never_markup(tmp_path):
-    experiment = paper.plan("cascade", "recurrank", runs=1)[0]
+    experiment = paper.suite("cascade", "recurrank", runs=1).experiments[0]
     row = made_result(experiment)._replace(environment="<b>x</b></script>", data="<i>&")
     write_report(tmp_path, [row], Report("<u>title", "a & b"))
     text = (tmp_path / "report.html").read_text(encoding="utf-8")

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from recurrank.cli import main
-from recurrank.experiments.robustness import ENVIRONMENTS, HalfHidden, plan
+from recurrank.experiments.robustness import ENVIRONMENTS, HalfHidden, suite
 
 
 @pytest.mark.parametrize("name", ENVIRONMENTS)
@@ -47,8 +47,8 @@ def test_no_environment_has_its_items_in_order():
 
 
 def test_plan():
-    assert len(plan()) == 13 * 3 * 5
-    chosen = plan("balanced,recurrank:design=spanner", "leader, movielens", runs=2, rounds=100)
+    assert len(suite().experiments) == 13 * 3 * 5
+    chosen = suite("balanced,recurrank:design=spanner", "leader, movielens", runs=2, rounds=100).experiments
     assert [experiment.id for experiment in chosen][:3] == [
         "suite/leader/balanced/0",
         "suite/leader/balanced/1",
@@ -57,7 +57,7 @@ def test_plan():
     assert {experiment.environment.rounds for experiment in chosen} == {100}
     for wrong in ({"rankers": "moon"}, {"environments": "moon"}, {"runs": 0}, {"rounds": 0}):
         with pytest.raises(ValueError, match=r"^(rankers|environments|runs|rounds): "):
-            plan(**wrong)
+            suite(**wrong)
 
 
 def test_the_command(capsys):

@@ -22,7 +22,7 @@ PYTHON = [sys.executable, "-W", "ignore"]
 
 
 def small(runs: int = 2, scale: float = 0.002) -> list[Experiment]:
-    return paper.plan("cascade,position", "recurrank,random", runs, scale)
+    return paper.suite("cascade,position", "recurrank,random", runs, scale).experiments
 
 
 def same(one, two) -> bool:
@@ -45,7 +45,7 @@ def test_the_same_rows_whatever_the_number_of_processes():
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning:distributed", "ignore::ResourceWarning")
 def test_a_dask_cluster_gives_the_same_rows_though_a_worker_is_killed(tmp_path):
-    experiments = paper.plan("cascade,position", "recurrank,random", 6, 0.02)
+    experiments = paper.suite("cascade,position", "recurrank,random", 6, 0.02).experiments
     with Cluster(tmp_path) as cluster:
         total = sum(experiment.environment.rounds for experiment in experiments)
         killed = []

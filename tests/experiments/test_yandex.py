@@ -101,7 +101,7 @@ def test_every_argument_finds_its_place(path, name):
 
 
 def test_rankers_run_on_them(path):
-    experiments = yandex.plan(path, "PBM,UBM", "recurrank,oracle,random", runs=3, rounds=500)
+    experiments = yandex.suite(path, "PBM,UBM", "recurrank,oracle,random", runs=3, rounds=500).experiments
     assert experiments[0].id == "yandex/PBM/recurrank/0"
     rows = run(experiments, jobs=1)
     assert len(rows) == 18
@@ -111,7 +111,7 @@ def test_rankers_run_on_them(path):
     assert min(row.regret.min() for row in rows) >= -1e-9
     assert 0 < regret["oracle"] < regret["random"]  # these examinations do not fall, so that attraction is not the best order
     with pytest.raises(ValueError, match=r"^runs: 4 are more than the 3 independent problems of PBM \(3 queries"):
-        yandex.plan(path, "PBM", "random", runs=4)
+        yandex.suite(path, "PBM", "random", runs=4)
 
 
 @pytest.mark.skipif(not REAL.exists(), reason="the file of fitted models is not at hand")
@@ -139,7 +139,7 @@ def test_bad_files(tmp_path, content, says):
     if content is not None:
         file.write_text(content)
     with pytest.raises(ValueError, match=says) as caught:
-        yandex.plan(file)
+        yandex.suite(file)
     assert str(file) in str(caught.value)
 
 
@@ -149,4 +149,4 @@ def test_bad_files(tmp_path, content, says):
 )
 def test_bad_plans(path, changes, field):
     with pytest.raises(ValueError, match=f"^{field}: "):
-        yandex.plan(path, **changes)
+        yandex.suite(path, **changes)

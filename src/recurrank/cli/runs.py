@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import nullcontext
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 from rich.console import Console
 
-from recurrank.cli.shared import console, json_option, plugin_option, print_json, progress_bar
+from recurrank.cli.shared import console, json_option, options_of, plugin_option, print_json, progress_bar
 
 if TYPE_CHECKING:
-    from recurrank.experiments.experiment import Experiment
-    from recurrank.experiments.report import Report
+    from recurrank.experiments.suite import Suite
     from recurrank.experiments.summary import Row
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -23,65 +20,44 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 def suite_options(function: F) -> F:
     """How to run, and what to do with the results."""
-    for option in (
+    from recurrank.experiments.suite import Suite
+
+    option = options_of(Suite.run)
+    for added in (
         plugin_option,
         json_option,
-        click.option("--bound", is_flag=True, help="Draw Theorem 1's bound into the figures (the page has it on a click)."),
-        click.option(
+        option("--bound", is_flag=True, help="Draw Theorem 1's bound into the figures (the page has it on a click)."),
+        option(
             "--out",
             type=click.Path(path_type=Path),
             help="A folder for results, report and figures; a stopped run goes on from what is there.",
         ),
-        click.option(
-            "--engine", default="local", show_default=True, help="Where to run: local, or dask:ADDRESS of a Dask scheduler."
-        ),
-        click.option("--jobs", default=-1, help="How many processes on this machine; by default one a core."),
+        option("--engine", help="Where to run: local, or dask:ADDRESS of a Dask scheduler."),
+        option("--jobs", help="How many processes on this machine; by default one per core."),
     ):
-        function = option(function)
+        function = added(function)
     return function
 
 
-def run_suite(
-    experiments: list[Experiment], report: Report, *, jobs: int, engine: str, out: Path | None, bound: bool, as_json: bool
-) -> None:
-    """Run what is not finished, write the report, print the table."""
-    from recurrank.experiments.results import ResultsFile
-    from recurrank.experiments.runner import run
-    from recurrank.experiments.summary import summary
-
-    say = Console(stderr=True, soft_wrap=True, highlight=False).print
-    if out is not None:
-        _needs_plotly()
-    total = sum(experiment.environment.rounds for experiment in experiments)
+def run_suite(make: Callable[..., Suite], settings: dict[str, Any]) -> None:
+    """Make a suite of the command's settings, run it and print its table."""
+    running = {name: settings.pop(name) for name in ("jobs", "engine", "bound")}
+    out, as_json = settings.pop("out"), settings.pop("as_json")
+    suite = make(**settings)
+    count = len(suite.experiments)
 
     def title(runs: int) -> str:
-        return f"{runs:,} of {len(experiments):,} runs" if runs else f"{len(experiments):,} runs, the first ones compile"
+        return f"{runs:,} of {count:,} runs" if runs else f"{count:,} runs, the first ones compile"
 
-    with nullcontext() if out is None else ResultsFile(out) as file:
-        if file is not None and file.outdated:
-            say(f"{file.path}: {file.outdated} rows of another version of recurrank; they are run again")
-        before = 0 if file is None else sum(file.finished(experiment) is not None for experiment in experiments)
-        if before:
-            say(f"{before} of {len(experiments)} runs were finished before, in {out}; delete it to run them again")
-        try:
-            with progress_bar("runs", total) as bar:
-                results = run(experiments, jobs, engine, file, lambda rounds, runs: bar(rounds, title(runs)))
-        except KeyboardInterrupt:
-            if file is not None:
-                done = sum(file.finished(experiment) is not None for experiment in experiments)
-                say(f"{done} of {len(experiments)} runs are finished and kept in {out}; the same command goes on from there")
-            raise
-        if out is not None and file is not None:
-            from recurrank.experiments.report import write_report
-
-            written = write_report(out, results, replace(report, bound=bound, elapsed=file.seconds))
-    rows = summary(results, report.published)
+    say = Console(stderr=True, soft_wrap=True, highlight=False).print
+    with progress_bar("runs", sum(experiment.environment.rounds for experiment in suite.experiments)) as bar:
+        found = suite.run(out, progress=lambda rounds, runs: bar(rounds, title(runs)), say=say, **running)
     if as_json:
-        print_json([row._asdict() for row in rows])
+        print_json([row._asdict() for row in found.rows])
         return
-    print_table(rows, report.title)
+    print_table(found.rows, suite.report.title)
     if out is not None:
-        console().print(f"report: {written[-1]}")
+        console().print(f"report: {out / 'report.html'}")
 
 
 def print_table(rows: list[Row], title: str) -> None:
@@ -117,10 +93,3 @@ def print_table(rows: list[Row], title: str) -> None:
     console().print(table)
     for line in warnings(rows):
         console().print(line)
-
-
-def _needs_plotly() -> None:
-    try:
-        import plotly  # noqa: F401
-    except ImportError as error:
-        raise ValueError("--out: the report needs plotly and pyarrow; install recurrank[report]") from error

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import sys
 from collections.abc import Callable, Iterator
@@ -37,6 +38,19 @@ plugin_option = click.option(
     callback=_load_plugins,
     help="A Python file with a ranker or click model of your own; may be repeated.",
 )
+
+
+def options_of(function: Callable[..., Any]) -> Callable[..., Callable[[F], F]]:
+    """``click.option`` for the parameters of a function, with the defaults that they have there."""
+    parameters = inspect.signature(function).parameters
+
+    def option(name: str, **described: Any) -> Callable[[F], F]:
+        default = parameters[name.removeprefix("--").replace("-", "_")].default
+        return click.option(name, default=default, show_default=default not in (None, False), **described)
+
+    return option
+
+
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON document and nothing else.")
 
 

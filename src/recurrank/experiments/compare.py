@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -13,23 +14,18 @@ import numpy as np
 from recurrank._arrays import Features, Floats, as_array, as_count, as_probabilities
 from recurrank.catalogue.files import read_features
 from recurrank.clicks.fitted import from_file, is_file
-from recurrank.experiments.experiment import (
-    Environment,
-    Experiment,
-    Setting,
-    Source,
-    Synthetic,
-    cross,
-    parse_rankers,
-    split_names,
-    try_options,
-)
+from recurrank.experiments.comparison import Comparison
+from recurrank.experiments.experiment import CatalogueSource, Environment, Setting, Source, Synthetic, split_names
+from recurrank.experiments.report import Report
+from recurrank.experiments.suite import Suite
 from recurrank.problem import Problem, transform
 from recurrank.seeds import stream
 
+RANKERS = "recurrank,cascade-linucb,toprank,epsilon-greedy,random"
+
 
 @dataclass(frozen=True)
-class Own:
+class Own(CatalogueSource):
     """Features in a file, with the attraction or theta in another, or, without either, a random theta each run.
 
     Each run has the items in an order of its own, so that no ranker gains from the order in the file.
@@ -85,7 +81,7 @@ class Own:
 
 
 @dataclass(frozen=True)
-class Logged:
+class Logged(CatalogueSource):
     """A click model from a file of fitted ones, its items without features; each run has them in an order of its own."""
 
     clicks: str
@@ -102,57 +98,95 @@ class Logged:
         return Setting(np.eye(len(model.attraction)), model)
 
 
-def plan(
-    rankers: str,
-    clicks: str,
-    positions: int,
-    rounds: int,
-    runs: int,
-    features: Path | None = None,
-    attraction: Path | None = None,
-    theta: Path | None = None,
+def compare(
+    rankers: str | Iterable[str] = RANKERS,
+    clicks: str | Iterable[str] = "position-based",
+    *,
+    jobs: int = -1,
+    engine: str = "local",
+    out: str | Path | None = None,
+    **problem: Any,
+) -> Comparison:
+    """Run every ranker under every click model; in each run all rankers meet the same problem and the same users.
+
+    Args:
+        rankers: registry names, with options as in ``"toprank:delta=T^-1"``; a list, or one string with commas.
+        clicks: click models by name, with parameters as in ``"position-based:examination=1/0.5/0.25"``; a list, or one
+            string with commas.
+        jobs: processes on this machine; -1 means one per core.
+        engine: ``"local"``, or ``"dask:ADDRESS"``.
+        out: a folder for results and a report; the same call goes on where it was stopped.
+        problem: what :func:`suite` takes besides: ``positions``, ``rounds``, ``runs``, ``items``, ``dim``, ``seed``, or files
+            ``features``, ``attraction`` and ``theta``.
+
+    >>> import recurrank as rr
+    >>> found = rr.compare(["oracle", "random"], runs=3, rounds=200, items=20, dim=3, positions=3, jobs=1)
+    >>> [row.ranker for row in found.rows], found.rows[0].regret_mean
+    (['oracle', 'random'], 0.0)
+
+    """
+    return suite(rankers, clicks, **problem).run(out, jobs=jobs, engine=engine)
+
+
+def suite(
+    rankers: str | Iterable[str] = RANKERS,
+    clicks: str | Iterable[str] = "position-based",
+    positions: int = 10,
+    rounds: int = 100_000,
+    runs: int = 10,
+    *,
+    features: str | Path | None = None,
+    attraction: str | Path | None = None,
+    theta: str | Path | None = None,
     items: int = 1000,
     dim: int = 5,
     seed: int = 0,
-) -> list[Experiment]:
-    """Every ranker under every click model, runs numbered from ``seed``.
+) -> Suite:
+    """Every ranker under every click model on one kind of problem.
 
-    Without ``features`` the problems are the paper's synthetic ones.
+    Args:
+        rankers: registry names, with options as in ``"toprank:delta=T^-1"``; a list, or one string with commas.
+        clicks: click models by name, with parameters as in ``"position-based:examination=1/0.5/0.25"``; a list, or one
+            string with commas.
+        positions: K.
+        rounds: T.
+        runs: of each.
+        features: a file of items; without one the problems are the paper's synthetic ones.
+        attraction: a file with the attraction of these items.
+        theta: or a file with the parameter behind it; without either each run draws one at random.
+        items: L of a synthetic problem.
+        dim: d of a synthetic problem.
+        seed: the number of the first run; the next ones count up.
+
     """
     from recurrank.clicks.presets import canonical, make
 
-    runs, rounds, positions = as_count("runs", runs), as_count("rounds", rounds), as_count("positions", positions)
-    seed = as_count("seed", seed, least=0)
-    labels = parse_rankers(rankers)
+    rounds, positions = as_count("rounds", rounds), as_count("positions", positions)
     if attraction is not None and theta is not None:
         raise ValueError("attraction: theta is given as well; give one of them")
     if features is None and (attraction is not None or theta is not None):
         raise ValueError("features: none given; attraction and theta are about the rows of a file of features")
-    experiments = []
-    for name in split_names(clicks) or [clicks]:
+    environments, lead = [], "Synthetic problems as in the paper, a new one each run."
+    for name in split_names(clicks) or [clicks] if isinstance(clicks, str) else clicks:
         source: Source
         if is_file(name):
             size = len(from_file(name).attraction)
-            environment = Environment(Path(name).name, Logged(name), size, size, positions, rounds)
-            try_options(labels, environment)
-            experiments += cross("compare", environment, labels, runs, seed)
+            environments.append(Environment(Path(name).name, Logged(name), size, size, positions, rounds))
             continue
         full = canonical(name)
         if features is None:
             source = Synthetic(full, as_count("items", items), as_count("dim", dim, least=2))
             alpha = np.full(items, 0.5)
         else:
-            truth = [path and path.absolute() for path in (attraction, theta)]
-            source = Own(full, features.absolute(), *truth)
+            source = Own(full, *(path and Path(path).absolute() for path in (features, attraction, theta)))  # type: ignore[arg-type]
             matrix, alpha = source.problem(np.random.SeedSequence(0))  # complains now about what will not do
             items, dim = matrix.shape
+            lead = f"{source.truth[0].upper()}{source.truth[1:]}."
         if items < positions:
             raise ValueError(f"positions: {positions} is more than the {items} items; show fewer")
         make(full, alpha, positions)
-        environment = Environment(full, source, items, dim, positions, rounds)
-        try_options(labels, environment)
-        experiments += cross("compare", environment, labels, runs, seed)
-    return experiments
+        environments.append(Environment(full, source, items, dim, positions, rounds))
+    return Suite(environments, rankers, Report("Rankers compared", lead), runs=runs, first=seed, name="compare")
 
 
 def _vector(path: Path, length: int) -> np.ndarray[Any, Any]:

@@ -1,23 +1,18 @@
-"""``compare``: several rankers under several click models, from Python; a table with intervals, a figure, LaTeX."""
+"""What a suite found: tables with intervals and paired differences, a figure, LaTeX."""
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable
-from dataclasses import dataclass
-from pathlib import Path
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from recurrank._frames import frame
-from recurrank.experiments import compare as plans
 from recurrank.experiments.experiment import Result
 from recurrank.experiments.figures import pretty, regret_figure
 from recurrank.experiments.report import warnings
-from recurrank.experiments.results import ResultsFile
-from recurrank.experiments.runner import run
-from recurrank.experiments.summary import Row, curves, grouped, summary
+from recurrank.experiments.summary import Published, Row, curves, grouped, summary
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -48,15 +43,17 @@ class Comparison:
 
     Attributes:
         results: one row per environment, ranker and run.
+        published: numbers of others to set beside ours.
 
     """
 
     results: list[Result]
+    published: Published = field(default_factory=dict)
 
     @property
     def rows(self) -> list[Row]:
         """Means and standard errors, one row per environment and ranker."""
-        return summary(self.results)
+        return summary(self.results, self.published)
 
     def intervals(self) -> dict[tuple[str, str], Interval]:
         """The final regret by environment and ranker, with 95 % intervals."""
@@ -74,7 +71,7 @@ class Comparison:
             {**row._asdict(), "low": found.low, "high": found.high}
             for row, found in zip(self.rows, self.intervals().values(), strict=True)
         ]
-        return frame(rows).drop(columns=["paper_regret", "paper_seconds"])
+        return frame(rows).drop(columns=[] if self.published else ["paper_regret", "paper_seconds"])
 
     def to_latex(self) -> str:
         """A table with booktabs rules, intervals included."""
@@ -99,47 +96,6 @@ class Comparison:
         head = "<tr><th>environment</th><th>ranker</th><th>regret</th><th>95 % interval</th></tr>"
         said = "".join(f"<p>{html.escape(line)}</p>" for line in warnings(self.rows))
         return f"<table>{head}{cells}</table>{said}"
-
-
-def compare(
-    rankers: str | Iterable[str],
-    clicks: str | Iterable[str] = "position-based",
-    *,
-    positions: int = 10,
-    rounds: int = 100_000,
-    runs: int = 10,
-    jobs: int = -1,
-    engine: str = "local",
-    out: str | Path | None = None,
-    **problem: Any,
-) -> Comparison:
-    """Run every ranker under every click model; in each run all rankers meet the same problem and the same users.
-
-    Args:
-        rankers: registry names, with options as in ``"toprank:delta=T^-1"``; a list, or one string with commas.
-        clicks: click models by name, with parameters as in ``"position-based:examination=1/0.5/0.25"``; a list, or one
-            string with commas.
-        positions: K.
-        rounds: T.
-        runs: how many of each.
-        jobs: processes on this machine; -1 means one per core.
-        engine: ``"local"``, or ``"dask:ADDRESS"``.
-        out: a folder that keeps finished runs, so that the same call goes on where it was stopped.
-        problem: ``items`` and ``dim`` of a synthetic problem, or paths ``features``, ``attraction`` or ``theta``; ``seed``.
-
-    >>> import recurrank as rr
-    >>> found = rr.compare(["oracle", "random"], runs=3, rounds=200, items=20, dim=3, positions=3, jobs=1)
-    >>> [row.ranker for row in found.rows], found.rows[0].regret_mean
-    (['oracle', 'random'], 0.0)
-
-    """
-    names = rankers if isinstance(rankers, str) else ",".join(rankers)
-    models = clicks if isinstance(clicks, str) else ",".join(clicks)
-    experiments = plans.plan(names, models, positions, rounds, runs, **problem)
-    if out is None:
-        return Comparison(run(experiments, jobs, engine))
-    with ResultsFile(Path(out)) as file:
-        return Comparison(run(experiments, jobs, engine, file))
 
 
 def interval(values: np.ndarray[Any, Any]) -> Interval:

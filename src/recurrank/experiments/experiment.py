@@ -16,7 +16,7 @@ import uuid
 import zlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
 
 import numpy as np
 
@@ -24,6 +24,10 @@ from recurrank import labels, plugins
 from recurrank._arrays import Features, Floats, Ints
 from recurrank._compiled import digest_behind
 from recurrank.clicks.model import ClickModel
+
+if TYPE_CHECKING:
+    from recurrank.rankers.ranker import Ranker
+    from recurrank.simulation.run import Run
 
 POWER = re.compile(r"T\^(-?[0-9.]+)")
 _ONE_AT_A_TIME = threading.Lock()
@@ -37,7 +41,7 @@ class Setting(NamedTuple):
 
 
 class Source(Protocol):
-    """Where an environment's problems come from; small, and the same when pickled."""
+    """Where an environment's problems come from, and how a ranker meets them; small, and the same when pickled."""
 
     @property
     def data(self) -> str:
@@ -47,12 +51,37 @@ class Source(Protocol):
     def units(self) -> int | None:
         """How many independent problems there are; None when each run has its own."""
 
+    def play(self, experiment: Experiment, seed: np.random.SeedSequence) -> tuple[Ranker, Run]:
+        """One run: the ranker as it is at the end, and what happened."""
+
+
+class CatalogueSource:
+    """A source whose runs each have one catalogue, of which every slate shows some items."""
+
     def setting(self, run: int, seed: np.random.SeedSequence, positions: int) -> Setting:
         """The problem of one run."""
+        raise NotImplementedError
+
+    def play(self, experiment: Experiment, seed: np.random.SeedSequence) -> tuple[Ranker, Run]:
+        """One run: the ranker as it is at the end, and what happened."""
+        import recurrank as rr
+
+        environment = experiment.environment
+        setting = self.setting(experiment.run, seed, environment.positions)
+        ranker = rr.rankers.make(
+            experiment.ranker.partition(":")[0],
+            features=setting.features,
+            positions=environment.positions,
+            rounds=environment.rounds,
+            seed=seed,
+            told={"attraction": setting.model.attraction},
+            **_worked_out(experiment.options, environment.rounds),
+        )
+        return ranker, rr.simulate(ranker, setting.model, environment.rounds, seed)
 
 
 @dataclass(frozen=True)
-class Synthetic:
+class Synthetic(CatalogueSource):
     """The paper's synthetic problem, a new one each run, under a click model by name."""
 
     clicks: str
@@ -125,23 +154,11 @@ def run_one(experiment: Experiment) -> Result:
         plugins.load(path)
     from threadpoolctl import threadpool_limits
 
-    import recurrank as rr
-
     environment = experiment.environment
     seed = np.random.SeedSequence([zlib.crc32(environment.name.encode()), experiment.run])
     # threads of one process would undo each other's limits; they could not run at once anyway
     with _ONE_AT_A_TIME, threadpool_limits(1):
-        setting = environment.source.setting(experiment.run, seed, environment.positions)
-        ranker = rr.rankers.make(
-            experiment.ranker.partition(":")[0],
-            features=setting.features,
-            positions=environment.positions,
-            rounds=environment.rounds,
-            seed=seed,
-            told={"attraction": setting.model.attraction},
-            **_worked_out(experiment.options, environment.rounds),
-        )
-        played = rr.simulate(ranker, setting.model, environment.rounds, seed)
+        _, played = environment.source.play(experiment, seed)
     return Result(
         id=experiment.id,
         environment=environment.name,
@@ -171,7 +188,7 @@ def kinds(ranker: str, source: Source) -> list[type[Any]]:
 
 
 def code_of(experiment: Experiment) -> str:
-    """A fingerprint of the sources that an experiment runs, the user's own included, 12 letters."""
+    """A fingerprint of the sources that an experiment runs, the user's own included, 12 hexadecimal digits."""
     try:
         return digest_behind(*kinds(experiment.ranker, experiment.environment.source)).hex()[:12]
     except ValueError:  # a class that was typed in: nothing tells whether it changes
@@ -216,7 +233,7 @@ def try_options(rankers: Mapping[str, Mapping[str, Any]], environment: Environme
 
 
 def parse_rankers(text: str | Iterable[str]) -> dict[str, dict[str, Any]]:
-    """The rankers asked for, with their options; ValueError for one that does not exist or an option that is none.
+    """The rankers asked for, with their options; ValueError for one that does not exist or an option that it does not take.
 
     >>> parse_rankers("recurrank, toprank:delta=T^-1")
     {'recurrank': {}, 'toprank:delta=T^-1': {'delta': 'T^-1'}}

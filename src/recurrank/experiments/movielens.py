@@ -3,7 +3,7 @@
 | paper | code |
 |---|---|
 | the L = 1000 movies with most ratings | ``Prepared.movies``; of two with as many, the smaller id |
-| the 1100 users who rate most, split at random into U1 (100) and U2 (1000) | ``feature_users`` and ``users``, a split a run |
+| the 1100 users who rate most, split at random into U1 (100) and U2 (1000) | ``feature_users``, ``users``; one split per run |
 | the rating matrix of U1 | 1 where the user rated the movie, 0 elsewhere (implicit feedback) |
 | feature vectors by SVD, d = 5 | row a of the first d - 1 right singular vectors, then ``transform``, which adds the constant |
 | theta: the linear system against the rating matrix of U2 | least squares of the mean over U2 on the features |
@@ -76,7 +76,7 @@ class Prepared:
 
     @property
     def digest(self) -> str:
-        """A fingerprint of the numbers, 12 letters."""
+        """A fingerprint of the numbers, 12 hexadecimal digits."""
         hashed = hashlib.sha256()
         for array in (self.features, self.theta, self.movies.astype(np.int32)):
             hashed.update(str(array.shape).encode() + np.ascontiguousarray(array).tobytes())
@@ -139,7 +139,7 @@ def load_prepared(path: Path) -> Prepared:
         )
     prepared = Prepared(features, theta, movies.astype(np.int64), about)
     for split in range(len(features)):
-        prepared.problem(split)  # complains about numbers that are no attraction
+        prepared.problem(split)  # complains about numbers that are not an attraction
     return prepared
 
 
@@ -233,12 +233,12 @@ def prepare(
     seed: int = 0,
 ) -> Prepared:
     """Features and theta as in Section 5, for ``splits`` random splits of the most active users."""
-    items, users, feature_users = as_count("items", items), as_count("users", users), as_count("feature-users", feature_users)
+    items, users, feature_users = as_count("items", items), as_count("users", users), as_count("feature_users", feature_users)
     dim, splits = as_count("dim", dim, least=2), as_count("splits", splits)
     if dim - 1 > min(feature_users, items):
         raise ValueError(f"dim: {dim} needs at least {dim - 1} feature users and items; there are {feature_users} and {items}")
-    movies = _most_frequent(ratings.movies, items, "movies", "--items", ratings.name)
-    active = _most_frequent(ratings.users, feature_users + users, "users", "--users and --feature-users", ratings.name)
+    movies = _most_frequent(ratings.movies, items, "movies", "number of items", ratings.name)
+    active = _most_frequent(ratings.users, feature_users + users, "users", "number of users", ratings.name)
     rated = _rated(ratings, active, movies)
     with threadpool_limits(1):  # small matrices: threads would only wait for each other
         made = [_split(rated, feature_users, dim, np.random.default_rng([seed, s]), ratings.name) for s in range(splits)]
@@ -289,7 +289,7 @@ def _split(
     # F = U S V',  x_a = (V_a1, ..., V_a,d-1)
     _, sizes, right = np.linalg.svd(first.astype(np.float64), full_matrices=False)
     if sizes[dim - 2] <= 1e-9 * max(sizes[0], 1.0):
-        raise ValueError(f"{name}: {feature_users} users' ratings have a rank below {dim - 1}; take more --feature-users")
+        raise ValueError(f"{name}: {feature_users} users' ratings have a rank below {dim - 1}; take more of them")
     vectors = right[: dim - 1].T
     vectors = vectors * np.sign(vectors[np.abs(vectors).argmax(axis=0), np.arange(dim - 1)])
     known = first.any(axis=0)

@@ -3,25 +3,18 @@
 from __future__ import annotations
 
 import csv
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from importlib import resources
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from recurrank._arrays import as_count
-from recurrank.experiments.experiment import (
-    Environment,
-    Experiment,
-    Setting,
-    Synthetic,
-    cross,
-    parse_rankers,
-    split_names,
-    try_options,
-)
-from recurrank.experiments.movielens import Prepared, packaged
+from recurrank.experiments.experiment import CatalogueSource, Environment, Setting, Synthetic
+from recurrank.experiments.movielens import Prepared, open_movielens, packaged
 from recurrank.experiments.report import Report
+from recurrank.experiments.suite import Suite, chosen
 from recurrank.experiments.summary import Published
 
 SPANNER = "recurrank:design=spanner"
@@ -58,7 +51,7 @@ REMARKS = {
 
 
 @dataclass(frozen=True)
-class MovieLens:
+class MovieLens(CatalogueSource):
     """One split of MovieLens per run, its movies in random order, under the document-based click model."""
 
     prepared: Prepared
@@ -79,7 +72,7 @@ class MovieLens:
         return Setting(problem.features, rr.clicks.DocumentBased(problem.attraction))
 
 
-def environments(movielens: Prepared | None = None) -> dict[str, Environment]:
+def set_ups(movielens: Prepared | None = None) -> dict[str, Environment]:
     """The paper's set-ups; horizons as in the authors' published driver (the text does not have them)."""
     prepared = packaged() if movielens is None else movielens
     _, items, dim = prepared.features.shape
@@ -93,31 +86,31 @@ def environments(movielens: Prepared | None = None) -> dict[str, Environment]:
     }
 
 
-def plan(
-    names: str = "cascade,position,movielens",
-    rankers: str | None = None,
+def suite(
+    environments: str = "cascade,position,movielens",
+    rankers: str | Iterable[str] | None = None,
     runs: int = 10,
     rounds_scale: float = 1.0,
-    movielens: Prepared | None = None,
-) -> list[Experiment]:
-    """The experiments asked for, by default all of the paper's; ValueError for a name that does not exist."""
-    runs = as_count("runs", runs)
+    movielens: str | Path | None = None,
+) -> Suite:
+    """The paper's experiments, or some of them.
+
+    Args:
+        environments: names, separated by commas.
+        rankers: names, separated by commas; by default the paper's three.
+        runs: of each ranker in each environment.
+        rounds_scale: the factor by which every run is shortened or lengthened.
+        movielens: a MovieLens data set, or what :meth:`Prepared.save` wrote; by default ten splits of the 1M set.
+
+    Raises ValueError for a name that does not exist.
+
+    """
     if not 0 < rounds_scale <= 1000:
-        raise ValueError(f"rounds-scale: {rounds_scale} is not a factor; give a number above 0, for example 0.1")
-    known = environments(movielens)
-    chosen = split_names(names)
-    for name in chosen or [names]:
-        if name not in known:
-            raise ValueError(f"environments: {name!r} is unknown; choose from {', '.join(known)}")
-    experiments = []
-    for name in chosen:
-        environment = replace(known[name], rounds=max(1, round(known[name].rounds * rounds_scale)))
-        labels = parse_rankers([*RANKERS, *ALSO.get(name, [])] if rankers is None else rankers)
-        if rankers is not None:
-            try_options(labels, environment)
-        settings = {label: AS_THE_PAPER.get(label, options) for label, options in labels.items()}
-        experiments += cross("paper", environment, settings, runs)
-    return experiments
+        raise ValueError(f"rounds_scale: {rounds_scale} is not a factor; give a number above 0, for example 0.1")
+    known = set_ups(None if movielens is None else open_movielens(Path(movielens)))
+    scaled = [replace(one, rounds=max(1, round(one.rounds * rounds_scale))) for one in chosen(known, environments)]
+    rankers, also = (RANKERS, ALSO) if rankers is None else (rankers, {})
+    return Suite(scaled, rankers, report(), runs=runs, name="paper", also=also, options=AS_THE_PAPER)
 
 
 def published() -> Published:

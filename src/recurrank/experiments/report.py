@@ -78,6 +78,14 @@ def write_report(folder: Path, results: list[Result], report: Report) -> list[Pa
     return written
 
 
+def needs_plotly() -> None:
+    """ValueError where there is no plotly: before the runs, not after them."""
+    try:
+        import plotly  # noqa: F401
+    except ImportError as error:
+        raise ValueError("out: a folder with a report needs plotly and pyarrow; install recurrank[report]") from error
+
+
 def _figure_files(environment: str) -> list[str]:
     stem = re.sub(r"[^A-Za-z0-9_-]", "-", f"regret-{environment}")
     return [stem + ".png", stem + ".pdf"]

@@ -1,4 +1,4 @@
-"""Results on disk: one Parquet file, a row an experiment, always whole.
+"""Results on disk: one Parquet file, one row per experiment, always whole.
 
 Every write is a new file that takes the old one's place, so that a reader or a killed run finds the old rows or the new
 ones, never half of them. Rows remember the sources they were computed by: a row of other code is not reused.
@@ -24,7 +24,7 @@ PATIENCE = 20
 
 
 def code() -> str:
-    """A fingerprint of the package's sources, 12 letters."""
+    """A fingerprint of the package's sources, 12 hexadecimal digits."""
     return sources_digest().hex()[:12]
 
 
@@ -50,7 +50,7 @@ class ResultsFile:
             folder.mkdir(parents=True, exist_ok=True)
             self._lock = open(folder / ".lock", "w")
         except OSError as error:
-            raise ValueError(f"{folder}: cannot be written ({error.strerror}); give another folder for --out") from error
+            raise ValueError(f"{folder}: cannot be written ({error.strerror}); give another folder") from error
         try:
             _lock(self._lock)
         except OSError as error:
@@ -126,7 +126,7 @@ class ResultsFile:
 
 
 def read_results(path: Path) -> tuple[list[Result], dict[str, str]]:
-    """The rows of a results file, and what is noted beside them; ValueError when it is no such file."""
+    """The rows of a results file, and what is noted beside them; ValueError when it is not such a file."""
     pa, pq = _pyarrow()
     try:
         table = pq.read_table(path)
@@ -156,7 +156,7 @@ def _pyarrow() -> tuple[Any, Any]:
         import pyarrow as pa
         import pyarrow.parquet as pq
     except ImportError as error:
-        raise ValueError("--out: a folder of results needs pyarrow and plotly; install recurrank[report]") from error
+        raise ValueError("out: a folder with a report needs pyarrow and plotly; install recurrank[report]") from error
     return pa, pq
 
 

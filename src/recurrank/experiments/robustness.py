@@ -18,19 +18,20 @@ from recurrank._arrays import Features, Floats, Ints, as_count
 from recurrank.clicks.factored import Factored
 from recurrank.clicks.model import ClickModel
 from recurrank.clicks.optimum import Optimum
-from recurrank.experiments.experiment import Environment, Experiment, Setting, cross, parse_rankers, split_names, try_options
+from recurrank.experiments.experiment import CatalogueSource, Environment, Setting
+from recurrank.experiments.report import Report
+from recurrank.experiments.suite import Suite, chosen
 from recurrank.seeds import stream
 
-RANKERS = "balanced,recurrank,toprank"
 LOGARITHMIC = ("dense-cascade", "chain-cascade", "set-dense")
 
 
 @dataclass(frozen=True)
-class Case:
+class Case(CatalogueSource):
     """A way to draw attractions, and a way to look at a list.
 
     Attributes:
-        attractions: dense features as in the paper, or one dimension an item with attractions as the name says.
+        attractions: dense features as in the paper, or one dimension per item with attractions as the name says.
         clicks: which click model; "set" examines a position with probability prod (1 - alpha / 2) over the items above.
         items: L.
         dim: d, of dense ones.
@@ -71,17 +72,17 @@ class Case:
                 attraction = np.concatenate([[0.8, 0.8], np.linspace(0.5, 0.05, count - 2)])
             case _:
                 attraction = np.linspace(0.9, 0.0, count)
-        return np.eye(count), stream(seed, "items").permutation(attraction)  # so that no ranker gains from a number
+        return np.eye(count), stream(seed, "items").permutation(attraction)  # so that no ranker gains from their order
 
     def _model(self, attraction: Floats, positions: int) -> ClickModel:
         import recurrank as rr
 
-        places = np.arange(positions)
+        ranks = np.arange(positions)
         match self.clicks:
             case "position":
-                return rr.clicks.PositionBased(attraction, 1 / (places + 1))
+                return rr.clicks.PositionBased(attraction, 1 / (ranks + 1))
             case "steep":
-                return rr.clicks.PositionBased(attraction, self.decay**places)
+                return rr.clicks.PositionBased(attraction, self.decay**ranks)
             case "document":
                 return rr.clicks.DocumentBased(attraction)
             case "cascade":
@@ -131,32 +132,30 @@ ENVIRONMENTS = {
 }
 
 
-def plan(
-    rankers: str = RANKERS,
+def suite(
+    rankers: str = "balanced,recurrank,toprank",
     environments: str | None = None,
     runs: int = 5,
     rounds: int | None = None,
-    yandex: Path | None = None,
-) -> list[Experiment]:
-    """Every ranker in every environment asked for: by default all and MovieLens; the Yandex models if their file is given."""
-    from recurrank.experiments import paper
-    from recurrank.experiments.yandex import MODELS
-    from recurrank.experiments.yandex import plan as plan_yandex
+    yandex: str | Path | None = None,
+) -> Suite:
+    """The robustness suite, or some of it.
 
-    as_count("runs", runs)
-    known = {**ENVIRONMENTS, "movielens": paper.environments()["movielens"]}
-    chosen = list(known) if environments is None else split_names(environments)
-    for name in chosen:
-        if name not in known:
-            raise ValueError(f"environments: {name!r} is unknown; choose from {', '.join(known)}")
-    wanted = parse_rankers(rankers)
-    experiments: list[Experiment] = []
-    for name in chosen:
-        environment = known[name]
-        if rounds is not None:
-            environment = replace(environment, rounds=as_count("rounds", rounds))
-        try_options(wanted, environment)
-        experiments += cross("suite", environment, wanted, runs)
+    Args:
+        rankers: names, separated by commas.
+        environments: names, separated by commas; by default all of this module, and MovieLens.
+        runs: of each ranker in each environment.
+        rounds: T instead of each environment's own.
+        yandex: a file of click models fitted to real queries, whose environments are added.
+
+    """
+    from recurrank.experiments import paper
+    from recurrank.experiments import yandex as queries
+
+    found = chosen({**ENVIRONMENTS, "movielens": paper.set_ups()["movielens"]}, environments)
     if yandex is not None:
-        experiments += plan_yandex(yandex, ",".join(MODELS), rankers, runs, rounds or 200_000)
-    return experiments
+        found += queries.environments(Path(yandex)).values()
+    if rounds is not None:
+        found = [replace(environment, rounds=as_count("rounds", rounds)) for environment in found]
+    lead = "Environments that are hard in different ways: docs/balanced.md says how, and who wins where."
+    return Suite(found, rankers, Report("The robustness suite", lead, log=LOGARITHMIC), runs=runs)

@@ -32,7 +32,7 @@ def run(
 
     Args:
         experiments: what to run.
-        jobs: how many processes (-1: one a core), for the local engine.
+        jobs: how many processes (-1: one per core), for the local engine.
         engine: ``local``, or ``dask:ADDRESS`` of a scheduler, for example ``dask:tcp://127.0.0.1:8786``.
         file: where finished rows are kept.
         progress: called with the rounds done, of ``sum(e.environment.rounds for e in experiments)``, and the runs done.
@@ -69,11 +69,11 @@ def _long_ones_first(experiments: list[Experiment]) -> list[Experiment]:
 
 def _engine(engine: str, jobs: int) -> Callable[[list[Experiment]], Iterator[Result]]:
     if jobs == 0 or jobs < -1:
-        raise ValueError(f"jobs: {jobs} is not a number of processes; give 1 or more, or -1 for one a core")
+        raise ValueError(f"jobs: {jobs} is not a number of processes; give 1 or more, or -1 for one per core")
     address = address_of(engine)
-    return (
-        (lambda experiments: _local(experiments, jobs)) if address is None else lambda experiments: _dask(experiments, address)
-    )
+    if address is None:
+        return lambda experiments: _local(experiments, jobs)
+    return lambda experiments: _dask(experiments, address)
 
 
 def _local(experiments: list[Experiment], jobs: int) -> Iterator[Result]:

@@ -34,17 +34,18 @@ from recurrank.clicks import (
     PositionBased,
     UserBrowsing,
 )
-from recurrank.experiments.experiment import Environment, Experiment, Setting, cross, parse_rankers, split_names, try_options
+from recurrank.experiments.experiment import CatalogueSource, Environment, Setting
+from recurrank.experiments.report import Report
+from recurrank.experiments.suite import Suite, chosen
 from recurrank.seeds import stream
 
 MODELS = ("PBM", "CM", "DCM", "DBN", "CCM", "UBM")
 POSITIONS = 5
-RANKERS = "recurrank,toprank,batchrank,cascade-klucb,random"
-"""The default: who makes few assumptions, who makes the strongest, and a yardstick."""
+ROUNDS = 200_000
 
 
 @dataclass(frozen=True)
-class Yandex:
+class Yandex(CatalogueSource):
     """One kind of click model, fitted to each of several queries."""
 
     model: str
@@ -60,7 +61,7 @@ class Yandex:
         return len(self.arguments)
 
     def setting(self, run: int, seed: np.random.SeedSequence, positions: int) -> Setting:
-        """The items in random order, so that no ranker gains from a number."""
+        """The items in random order, so that no ranker gains from their order."""
         arguments = self.arguments[run]
         order = stream(seed, "items").permutation(len(arguments[0]))
         return Setting(np.eye(len(order)), _click_model(self.model, arguments, order, positions))
@@ -105,21 +106,36 @@ def read_queries(path: Path) -> dict[str, Yandex]:
     return sources
 
 
-def plan(
-    path: Path, models: str = ",".join(MODELS), rankers: str = RANKERS, runs: int = 30, rounds: int = 200_000
-) -> list[Experiment]:
-    """Every ranker under every click model, one query per run."""
-    runs, rounds = as_count("runs", runs), as_count("rounds", rounds)
-    sources = read_queries(path)
-    chosen = split_names(models)
-    for name in chosen or [models]:
-        if name not in sources:
-            raise ValueError(f"models: {name!r} is unknown; choose from {', '.join(MODELS)}")
-    labels = parse_rankers(rankers)
-    experiments = []
-    for name in chosen:
-        items = len(sources[name].arguments[0][0])
-        environment = Environment(name, sources[name], items, items, POSITIONS, rounds)
-        try_options(labels, environment)
-        experiments += cross("yandex", environment, labels, runs)
-    return experiments
+def environments(path: Path, rounds: int = ROUNDS) -> dict[str, Environment]:
+    """One environment per click model in a file."""
+    rounds = as_count("rounds", rounds)
+    found = {}
+    for name, source in read_queries(path).items():
+        items = len(source.arguments[0][0])
+        found[name] = Environment(name, source, items, items, POSITIONS, rounds)
+    return found
+
+
+def suite(
+    queries: str | Path,
+    models: str = ",".join(MODELS),
+    rankers: str = "recurrank,toprank,batchrank,cascade-klucb,random",
+    runs: int = 30,
+    rounds: int = ROUNDS,
+) -> Suite:
+    """Every ranker under every click model, one query per run.
+
+    Args:
+        queries: a file of click models fitted to real queries: see the top of this module.
+        models: click models, separated by commas.
+        rankers: names, separated by commas; by default some with few assumptions, one with the strongest, and a yardstick.
+        runs: at most as many as there are queries.
+        rounds: T.
+
+    """
+    lead = (
+        "Click models fitted to real web-search queries, ten documents each, five of them shown. "
+        "A run is a query; the items have no features, so that RecurRank works with d = L."
+    )
+    report = Report("Rankers on click behaviour from the Yandex log", lead, log=MODELS)
+    return Suite(chosen(environments(Path(queries), rounds), models, "models"), rankers, report, runs=runs, name="yandex")

@@ -1,0 +1,123 @@
+"""A suite: rankers in environments, and a report. Running it gives in Python what the command of the same name gives."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import nullcontext
+from dataclasses import KW_ONLY, dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from recurrank._arrays import as_count
+from recurrank.experiments.comparison import Comparison
+from recurrank.experiments.experiment import Environment, Experiment, cross, parse_rankers, split_names, try_options
+from recurrank.experiments.report import Report, needs_plotly, write_report
+from recurrank.experiments.results import ResultsFile
+from recurrank.experiments.runner import Progress, run
+
+
+@dataclass(frozen=True)
+class Suite:
+    """Every ranker in every environment, ``runs`` times; in each run all rankers meet the same problem and the same users.
+
+    Args:
+        environments: where the rankers run.
+        rankers: registry names, with options as in ``"toprank:delta=T^-1"``; a list, or one string with commas.
+        report: what the report says beyond the numbers.
+        runs: of each ranker in each environment.
+        first: the number of the first run; the next ones count up.
+        name: the first part of the experiments' ids.
+        also: by environment, rankers that run only there.
+        options: by ranker, options that it has in this suite unless others are given with its name.
+
+    Raises ValueError, in one line, for a ranker or an option that does not exist, and for more runs than an environment has
+    independent problems.
+
+    >>> from recurrank.experiments.experiment import Environment, Synthetic
+    >>> small = Environment("small", Synthetic("cascade", items=20, dim=3), items=20, dim=3, positions=3, rounds=200)
+    >>> found = Suite([small], "oracle,random", runs=2).run(jobs=1)
+    >>> [(row.environment, row.ranker, row.runs) for row in found.rows]
+    [('small', 'oracle', 2), ('small', 'random', 2)]
+
+    """
+
+    environments: Iterable[Environment]
+    rankers: str | Iterable[str]
+    report: Report = field(default_factory=lambda: Report("Rankers compared", ""))
+    _: KW_ONLY
+    runs: int = 10
+    first: int = 0
+    name: str = "suite"
+    also: Mapping[str, Iterable[str]] = field(default_factory=dict)
+    options: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    experiments: list[Experiment] = field(init=False)
+
+    def __post_init__(self) -> None:
+        runs, first = as_count("runs", self.runs), as_count("seed", self.first, least=0)
+        labels = split_names(self.rankers) if isinstance(self.rankers, str) else list(self.rankers)
+        experiments = []
+        for environment in self.environments:
+            wanted = parse_rankers([*labels, *self.also.get(environment.name, ())])
+            try_options(wanted, environment)
+            wanted = {label: dict(self.options.get(label, given)) for label, given in wanted.items()}
+            experiments += cross(self.name, environment, wanted, runs, first)
+        object.__setattr__(self, "experiments", experiments)
+
+    def run(
+        self,
+        out: str | Path | None = None,
+        *,
+        jobs: int = -1,
+        engine: str = "local",
+        bound: bool = False,
+        progress: Progress | None = None,
+        say: Callable[[str], None] | None = None,
+    ) -> Comparison:
+        """Run what is not finished, and write the report.
+
+        Args:
+            out: a folder for results, report and figures; a stopped run goes on from what is there.
+            jobs: processes on this machine; -1 means one per core.
+            engine: ``"local"``, or ``"dask:ADDRESS"`` of a Dask scheduler.
+            bound: whether the figures show Theorem 1's bound.
+            progress: called with the rounds and the runs that are done.
+            say: called with a line for people, for example that earlier rows are reused.
+
+        """
+        say = say or (lambda line: None)
+        folder = None if out is None else Path(out)
+        if folder is not None:
+            needs_plotly()
+        with nullcontext() if folder is None else ResultsFile(folder) as file:
+            if file is not None:
+                self._tell(file, say)
+            try:
+                results = run(self.experiments, jobs, engine, file, progress)
+            except KeyboardInterrupt:
+                if file is not None:
+                    done = f"{self._finished(file)} of {len(self.experiments)} runs"
+                    say(f"{done} are finished and kept in {folder}; the same call goes on from there")
+                raise
+            if file is not None and folder is not None:
+                write_report(folder, results, replace(self.report, bound=bound, elapsed=file.seconds))
+        return Comparison(results, self.report.published)
+
+    def _tell(self, file: ResultsFile, say: Callable[[str], None]) -> None:
+        if file.outdated:
+            say(f"{file.path}: {file.outdated} rows of another version of recurrank; they are run again")
+        before = self._finished(file)
+        if before:
+            folder, of = file.path.parent, len(self.experiments)
+            say(f"{before} of {of} runs were finished before, in {folder}; delete it to run them again")
+
+    def _finished(self, file: ResultsFile) -> int:
+        return sum(file.finished(experiment) is not None for experiment in self.experiments)
+
+
+def chosen(known: Mapping[str, Environment], names: str | None, what: str = "environments") -> list[Environment]:
+    """The environments of these names, separated by commas, each once; all for None; ValueError for an unknown one."""
+    wanted = list(known) if names is None else split_names(names) or [names]
+    for name in wanted:
+        if name not in known:
+            raise ValueError(f"{what}: {name!r} is unknown; choose from {', '.join(known)}")
+    return [known[name] for name in wanted]
