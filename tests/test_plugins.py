@@ -10,6 +10,7 @@ from pathlib import Path
 
 import httpx
 import pytest
+from tests.dask_cluster import Cluster
 from tests.serving.running import serving
 
 from recurrank import plugins
@@ -179,3 +180,20 @@ def test_files_that_cannot_be_imported_get_one_line(tmp_path):
             plugins.load(path)
         assert said in str(refused.value)
         assert Path(name).stem == "json" or Path(name).stem not in sys.modules
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning:distributed", "ignore::ResourceWarning")
+def test_workers_of_a_dask_cluster_run_them_and_never_old_code(file, tmp_path):
+    arguments = ["compare", "--plugin", file, "--rankers", "most-clicked,random", "--clicks", "in-a-hurry", *SIZE]
+    arguments += ["--runs", 2, "--json"]
+    with Cluster(tmp_path) as cluster:
+        clustered = call(*arguments, "--engine", f"dask:{cluster.address}")
+        assert clustered.returncode == 0, clustered.stderr
+        here = call(*arguments, "--jobs", 1)
+        regret, alone = ({row["ranker"]: row["regret_mean"] for row in json.loads(done.stdout)} for done in (clustered, here))
+        assert regret == alone
+        edit(file, "if rate > most and", "if 1 - rate > most and")
+        edited = call(*arguments, "--engine", f"dask:{cluster.address}")  # never the old code's numbers
+        assert (edited.returncode, edited.stdout) == (2, "")
+        assert f"plugin: {file} has changed since this process loaded it" in edited.stderr
+        assert "Traceback" not in edited.stderr

@@ -23,6 +23,7 @@ ENVIRONMENT = "RECURRANK_PLUGINS"
 
 _HERE = Path(__file__).parent
 _loading: list[Path] = []
+_loaded: dict[Path, bytes] = {}  # what a file was when it was imported: a worker may live longer
 
 
 def load(path: str | os.PathLike[str]) -> ModuleType:
@@ -33,8 +34,13 @@ def load(path: str | os.PathLike[str]) -> ModuleType:
     file = Path(path).resolve()
     if file.suffix != ".py" or not file.is_file():
         raise ValueError(f"plugin: {path} is not a Python file; give the file that registers your ranker or click model")
+    source = file.read_bytes()
     for module in list(sys.modules.values()):
         if _file(module) == file:
+            if _loaded.get(file, source) != source:
+                raise ValueError(
+                    f"plugin: {file} has changed since this process loaded it; start the process (a worker?) again"
+                )
             return module
     name = file.stem
     if not name.isidentifier() or name in sys.modules:
@@ -55,6 +61,7 @@ def load(path: str | os.PathLike[str]) -> ModuleType:
         raise ValueError(f"plugin: {_place(error, file)}: {type(error).__name__}: {error}") from error
     finally:
         _loading.pop()
+    _loaded[file] = source
     return module
 
 

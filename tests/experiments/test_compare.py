@@ -57,10 +57,10 @@ def test_a_seed_numbers_the_runs(files):
 
 
 def test_a_changed_file_is_other_data(files):
-    before = compare.suite("random", "cascade", features=files / "x.npy", **SIZES).experiments[0]
+    before = compare.suite("random", "cascade", features=files / "x.npy", **SIZES).experiments[0].environment.source.data
     np.save(files / "x.npy", np.load(files / "x.npy")[::-1])
     after = compare.suite("random", "cascade", features=files / "x.npy", **SIZES).experiments[0]
-    assert after.environment.source.data != before.environment.source.data
+    assert after.environment.source.data != before
 
 
 def test_synthetic_problems_without_a_file():
