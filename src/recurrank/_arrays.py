@@ -72,8 +72,8 @@ def as_probabilities(name: str, values: ArrayLike, *, shape: tuple[int, ...] | N
     bad = ~((array >= 0) & (array <= 1))  # NaN fails both comparisons
     if bad.any():
         where = np.unravel_index(int(np.argmax(bad)), array.shape)
-        place = ", ".join(str(i) for i in where)
-        raise ValueError(f"{name}[{place}]: {array[where]} lies outside [0, 1]")
+        index = ", ".join(str(i) for i in where)
+        raise ValueError(f"{name}[{index}]: {array[where]} lies outside [0, 1]")
     array.setflags(write=False)
     return array
 

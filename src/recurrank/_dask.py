@@ -38,7 +38,7 @@ def _knock(address: str) -> None:
     """Whether somebody listens there: a Dask client that finds nobody complains again when it is collected."""
     found = re.fullmatch(r"(?:(?:tcp|tls|ws|wss)://)?(\[[0-9a-fA-F:]+\]|[^:/]+):(\d{1,5})", address)
     if found is None:
-        raise ValueError(f"engine: {address!r} is no address of a scheduler; give for example dask:tcp://127.0.0.1:8786")
+        raise ValueError(f"engine: {address!r} is not the address of a scheduler; give for example dask:tcp://127.0.0.1:8786")
     try:
         socket.create_connection((found[1].strip("[]"), int(found[2])), timeout=5).close()
     except (OSError, OverflowError) as error:

@@ -17,7 +17,7 @@ class Slate:
     """A ranking that was shown.
 
     Attributes:
-        items: the items, best place first, as places in the catalogue; shape (K,).
+        items: the items from the first position on, as indices in the catalogue; shape (K,).
         marks: what the ranker explored, in its own terms; shape (K, 2). For RecurRank, one row per block: the block's key,
             and which of its explored items stands at its first position. A row that starts with -1 ends them.
         number: how many slates this ranker had served before.
@@ -42,18 +42,18 @@ class Slate:
 
 
 def as_items(slate: Slate | ArrayLike, items: int, positions: int | None = None) -> Ints:
-    """The places in the catalogue that a slate shows; ValueError unless they are different places that exist."""
-    places = np.asarray(slate.items if isinstance(slate, Slate) else slate)
-    if places.ndim != 1 or places.size == 0 or places.dtype.kind not in "iu":
-        raise ValueError(f"slate: {places.dtype} of shape {places.shape}; give a list of item numbers")
-    if places.min() < 0 or places.max() >= items:
-        wrong = places[(places < 0) | (places >= items)][0]
+    """The indices of the items that a slate shows; ValueError unless they are different and exist."""
+    shown = np.asarray(slate.items if isinstance(slate, Slate) else slate)
+    if shown.ndim != 1 or shown.size == 0 or shown.dtype.kind not in "iu":
+        raise ValueError(f"slate: {shown.dtype} of shape {shown.shape}; give a list of item numbers")
+    if shown.min() < 0 or shown.max() >= items:
+        wrong = shown[(shown < 0) | (shown >= items)][0]
         raise ValueError(f"slate: item {wrong} does not exist; items go from 0 to {items - 1}")
-    if len(np.unique(places)) < len(places):
+    if len(np.unique(shown)) < len(shown):
         raise ValueError("slate: an item stands in it twice; a ranking shows each item once")
-    if positions is not None and len(places) > positions:
-        raise ValueError(f"slate: {len(places)} items, but the click model has parameters for {positions} positions")
-    return np.ascontiguousarray(places, dtype=np.int64)
+    if positions is not None and len(shown) > positions:
+        raise ValueError(f"slate: {len(shown)} items, but the click model has parameters for {positions} positions")
+    return np.ascontiguousarray(shown, dtype=np.int64)
 
 
 def new_id() -> str:

@@ -28,30 +28,30 @@ class Names(Sequence[str]):
     def open(cls, text: Path, ends: Path) -> Names:
         """Map the two files; ValueError if they do not belong together."""
         try:
-            places = np.load(ends, mmap_mode="r", allow_pickle=False)
+            offsets = np.load(ends, mmap_mode="r", allow_pickle=False)
             letters = np.memmap(text, np.uint8, "r") if text.stat().st_size else np.empty(0, np.uint8)
         except (OSError, ValueError, EOFError) as error:
             raise ValueError(f"{text.parent}: its ids are missing or damaged ({error})") from error
-        shaped = places.ndim == 1 and len(places) > 0 and places.dtype == np.int64
-        if not shaped or places[0] != 0 or places[-1] != len(letters) or (np.diff(places) < 0).any():
+        shaped = offsets.ndim == 1 and len(offsets) > 0 and offsets.dtype == np.int64
+        if not shaped or offsets[0] != 0 or offsets[-1] != len(letters) or (np.diff(offsets) < 0).any():
             raise ValueError(f"{text.parent}: its ids are damaged; delete the folder and convert again")
-        return cls(letters, places)
+        return cls(letters, offsets)
 
     def __len__(self) -> int:
         return len(self._ends) - 1
 
     @overload
-    def __getitem__(self, place: int) -> str: ...
+    def __getitem__(self, index: int) -> str: ...
 
     @overload
-    def __getitem__(self, place: slice) -> Sequence[str]: ...
+    def __getitem__(self, index: slice) -> Sequence[str]: ...
 
-    def __getitem__(self, place: int | slice) -> str | Sequence[str]:
-        if isinstance(place, slice):
-            return tuple(self[i] for i in range(*place.indices(len(self))))
-        at = int(place) + (len(self) if place < 0 else 0)
+    def __getitem__(self, index: int | slice) -> str | Sequence[str]:
+        if isinstance(index, slice):
+            return tuple(self[i] for i in range(*index.indices(len(self))))
+        at = int(index) + (len(self) if index < 0 else 0)
         if not 0 <= at < len(self):
-            raise IndexError(f"ids[{place}]: there are {len(self)}")
+            raise IndexError(f"ids[{index}]: there are {len(self)}")
         self._look()
         return self._text[self._ends[at] : self._ends[at + 1]].tobytes().decode()
 
@@ -93,10 +93,10 @@ class Names(Sequence[str]):
             list(pool.map(hash_some, range(16)))
             twice = np.unique(np.concatenate(list(pool.map(repeated_in, range(8)))))
         seen: dict[str, int] = {}
-        for place in map(int, np.flatnonzero(np.isin(hashes, twice)) if len(twice) else ()):
-            if self[place] in seen:  # others only have the same hash
-                return seen[self[place]], place
-            seen[self[place]] = place
+        for index in map(int, np.flatnonzero(np.isin(hashes, twice)) if len(twice) else ()):
+            if self[index] in seen:  # others only have the same hash
+                return seen[self[index]], index
+            seen[self[index]] = index
         return None
 
 

@@ -28,7 +28,7 @@ def enlarge(stored: Features, largest: Floats) -> bool:
 def dot(stored: Features, vector: Floats, scale: float, out: Floats) -> None:
     """Products with a vector, rounded to multiples of 1 / scale unless that is 0.
 
-    Eight sums a row, so that eight products are made at once, added up in a fixed order.
+    Eight sums per row, so that eight products are made at once, added up in a fixed order.
     """
     dim = stored.shape[1]
     whole = dim - dim % 8

@@ -7,7 +7,7 @@ A map is a folder beside the dataset (``items.parquet.map``) with
     about.json     what it was made of, column scales, sizes; written last
 
 It is made in ``items.parquet.map.part`` and renamed when it is complete. If that is interrupted, the next call goes on
-where it stopped: ``done`` lists the row groups that are written, with a checksum each, which is compared first. If
+where it stopped: ``done`` lists the row groups that are written, each with a checksum, which is compared first. If
 something is wrong with the data or the disk is full, the folder is removed.
 """
 
@@ -74,8 +74,8 @@ def convert(dataset: Dataset, folder: Path, progress: Progress | None = None) ->
     if _made_of(folder, source):
         return
     part = folder.with_name(folder.name + ".part")
-    for place in (folder, part):
-        _only_ours(place)
+    for there in (folder, part):
+        _only_ours(there)
     missing = [above for above in part.parents if not above.exists()]
     try:
         part.mkdir(parents=True, exist_ok=True)
@@ -197,16 +197,16 @@ class _Conversion:
             return 0, 0
         begin, at = end, self._end_at(start)
         for column in names:
-            places, written = _letters(column)
+            starts, written = _letters(column)
             _write_all(files[0], written, end)
-            ends = places[1:] - places[0] + end
+            ends = starts[1:] - starts[0] + end
             _write_all(files[1], memoryview(ends).cast("B"), at)
             end, at = int(ends[-1]), at + ends.nbytes
         first = self._end_at(start)
         return end, _checksum(files[1], first, at - first, _checksum(files[0], begin, end - begin))
 
     def _written(self, file: int, groups: list[Group]) -> Iterator[tuple[Group, Floats, int, list[Any]]]:
-        """Every group in order, once it is written; some are read ahead, one a processor."""
+        """Every group in order, once it is written; some are read ahead, one per processor."""
         workers, alone = os.cpu_count() or 1, len(groups) == 1
         ahead: deque[tuple[Group, Future[tuple[Floats, int, list[Any]]]]] = deque()
         with ThreadPoolExecutor(workers) as pool:
@@ -273,8 +273,8 @@ class _Conversion:
 def _letters(column: Any) -> tuple[NDArray[np.int64], memoryview]:
     """Where each of pyarrow's strings begins, and their text."""
     _, offsets, letters = column.buffers()
-    places = np.frombuffer(offsets, np.int32)[column.offset : column.offset + len(column) + 1].astype(np.int64)
-    return places, memoryview(letters or b"").cast("B")[places[0] : places[-1]]
+    starts = np.frombuffer(offsets, np.int32)[column.offset : column.offset + len(column) + 1].astype(np.int64)
+    return starts, memoryview(letters or b"").cast("B")[starts[0] : starts[-1]]
 
 
 def _checksum(file: int, at: int, length: int, before: int = 0) -> int:

@@ -129,7 +129,7 @@ class Dataset:
         raise ValueError(f"{self.files[0]}: no rows; give at least one item")
 
     def _open(self, name: str) -> Any:
-        """The file, opened once a thread."""
+        """The file, opened once per thread."""
         held = getattr(self._handles, "held", None)
         if held is None or held[0] != name:
             with _readable(name):
