@@ -67,7 +67,7 @@ def play(features, attraction, examination, cascade, width, rounds, rng):
 
 def main(runs: int) -> None:
     """A line an environment."""
-    for name, environment in paper.environments().items():
+    for name, environment in paper.set_ups().items():
         k, total = environment.positions, environment.rounds * environment.positions
         width = np.sqrt(environment.dim * np.log(1 + total / environment.dim) + 2 * np.log(total)) + 1
         examination = 1 / np.arange(1.0, k + 1) if name == "position" else np.ones(k)
