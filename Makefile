@@ -5,26 +5,31 @@ BIN := .venv/bin
 
 # $(call install,WHAT,OPTIONS OF UV): with uv, which needs seconds where pip needs minutes; with pip where there is no uv or it fails.
 install = $(BIN)/python -m uv pip install --quiet --python $(BIN)/python $(1) $(2) || \
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check $(1)
+	{ $(BIN)/python -m ensurepip && $(BIN)/python -m pip install --quiet --disable-pip-version-check $(1); }
+UV := install --quiet --disable-pip-version-check --constraint requirements-dev.lock uv
 
-# uv leaves bytecode to the first import. What the program imports is imported once and its bytecode kept, even where Python is told not to keep it:
-# without it every start compiles a thousand modules. (Tests start many processes: for them all packages are compiled.)
+# uv leaves bytecode to the first import, and it is kept even where Python is told not to keep it: without it every start compiles a thousand
+# modules. (`make paper` compiles what it imports while it runs; `make install` what a service imports, too; for tests all packages are compiled.)
 KEEP := PYTHONDONTWRITEBYTECODE=
 IMPORTED := recurrank.cli.paper, recurrank.experiments.report, recurrank.experiments.runner, recurrank.serving.run, recurrank.dashboard.app, \
 	matplotlib.pyplot, matplotlib.backends.backend_pdf
 
 .PHONY: paper install develop browser test soak bench lint docs dist check-dist lock clean
 
-paper: install  ## the paper's experiments, its numbers beside ours
+paper: .venv/installed  ## the paper's experiments, its numbers beside ours
 	$(KEEP) $(BIN)/recurrank paper --out report
 
-install: .venv/installed  ## what `recurrank` needs, with its report and its service
+install: .venv/imported  ## what `recurrank` needs, with its report and its service
 develop: .venv/developed  ## what tests, lint and benchmarks need too
 
+# Making a pip in the environment takes five seconds, so that uv comes with the pip of $(PYTHON), where that has one.
 .venv/installed: pyproject.toml requirements.lock
-	$(PYTHON) -m venv .venv
-	-$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint requirements-dev.lock uv
+	$(PYTHON) -m venv --without-pip .venv
+	-$(PYTHON) -m pip --python $(BIN)/python $(UV) || { $(BIN)/python -m ensurepip && $(BIN)/python -m pip $(UV); }
 	$(call install,--requirement requirements.lock --editable .)
+	touch $@
+
+.venv/imported: .venv/installed
 	$(KEEP) $(BIN)/python -c "import $(IMPORTED)"
 	touch $@
 
