@@ -34,6 +34,7 @@ from recurrank._linking import PartCompiler, PartsCache, WholeCompiler
 
 _IN_PLACE: Any = {"forceinline": True, "_nrt": False}
 _NO_WAY_IN: Any = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True, "pipeline_class": PartCompiler}
+_LOOP: Any = {**_IN_PLACE, "no_cfunc_wrapper": True, "pipeline_class": WholeCompiler}
 PART: Any = {**_IN_PLACE, **_NO_WAY_IN}
 """numba's options for what is inlined into compiled code, and called from nowhere else."""
 
@@ -66,7 +67,7 @@ def hot(function: F) -> F:
 
 def loop(function: F) -> F:
     """:func:`hot` for what only Python calls: the loops around all that is hot."""
-    return _kept(function, {**_IN_PLACE, "no_cfunc_wrapper": True, "pipeline_class": WholeCompiler})
+    return _kept(function, _LOOP)
 
 
 def inner(function: F) -> F:
@@ -82,6 +83,11 @@ def rare(function: F) -> F:
 def apart(function: F) -> F:
     """:func:`compiled` for long work on arrays: other threads go on meanwhile."""
     return _kept(function, {"nogil": True})
+
+
+def sweep(function: F) -> F:
+    """:func:`apart` for what allocates nothing, which compiles sooner."""
+    return _kept(function, {**_LOOP, "nogil": True})
 
 
 def interpreted(function: F) -> F:

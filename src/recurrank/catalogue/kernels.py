@@ -9,22 +9,26 @@ import numpy as np
 from numpy.typing import NDArray
 
 from recurrank._arrays import Features, Floats, Ints
-from recurrank._compiled import apart
+from recurrank._compiled import sweep
 
 
-@apart
 def enlarge(stored: Features, largest: Floats) -> bool:
     """Raise the largest absolute value of each column to that of these rows; False if a number is not finite."""
     bad = np.zeros(len(largest))
+    _enlarge(stored, largest, bad)
+    return bool(np.isfinite(bad).all())
+
+
+@sweep
+def _enlarge(stored: Features, largest: Floats, bad: Floats) -> None:
     for i in range(stored.shape[0]):
         for j in range(stored.shape[1]):
             value = np.float64(stored[i, j])
             bad[j] += value * 0.0  # NaN as soon as one is not finite
             largest[j] = max(largest[j], abs(value))
-    return bool(np.isfinite(bad).all())
 
 
-@apart
+@sweep
 def dot(stored: Features, vector: Floats, scale: float, out: Floats) -> None:
     """Products with a vector, rounded to multiples of 1 / scale unless that is 0.
 
@@ -50,7 +54,7 @@ def dot(stored: Features, vector: Floats, scale: float, out: Floats) -> None:
         out[i] = np.rint(total * scale) / scale if scale > 0 else total
 
 
-@apart
+@sweep
 def turn(columns: Features, rows: Features) -> None:
     """Write columns as rows."""
     for i in range(rows.shape[0]):
@@ -58,7 +62,7 @@ def turn(columns: Features, rows: Features) -> None:
             rows[i, j] = columns[j, i]
 
 
-@apart
+@sweep
 def hash_text(text: NDArray[np.uint8], ends: Ints, out: NDArray[np.uint64]) -> None:
     """The hash of each name, FNV-1a with 64 bits; name i ends at ``ends[i + 1]``."""
     for i in range(len(out)):

@@ -35,7 +35,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from recurrank._arrays import Bools, Floats, Ints
-from recurrank._compiled import apart, hot, inner
+from recurrank._compiled import hot, inner, sweep
 from recurrank.catalogue import Catalogue
 from recurrank.catalogue.rows import SMALLEST_SCALE, Rows, one_thread, products
 from recurrank.catalogue.scan import Best
@@ -531,7 +531,7 @@ def split(estimates: Floats, best: Ints, precision: float, elimination: str) -> 
     return list(zip(leaders, members, strict=True))
 
 
-@apart
+@sweep
 def _within(estimates: Floats, worst_shown: float, distance: float, kept: NDArray[np.int32]) -> int:
     """The places of all estimates that are less than the distance below a^(m)'s, and how many."""
     count = 0

@@ -38,7 +38,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from recurrank._arrays import Bools, Floats, Ints
-from recurrank._compiled import compiled, hot, inner
+from recurrank._compiled import hot, inner, loop
 from recurrank.catalogue import Catalogue
 from recurrank.rankers.options import failure
 from recurrank.rankers.ranker import Buffer, Ranker, Seed, copied, nothing_served, register
@@ -356,7 +356,7 @@ def arrange(state: State, count: int) -> None:
     state.counts[VERSION] += 1
 
 
-@compiled
+@loop
 def mix(state: State) -> None:
     """From the first block to all blocks: S and N of every pair as they were when the pair was parted."""
     items = len(state.clicks)
@@ -394,7 +394,7 @@ def mix(state: State) -> None:
     arrange(state, items)
 
 
-@compiled
+@loop
 def _fill(needed: Ints, delta: float) -> None:
     guess = 1
     for u in range(len(needed)):
@@ -402,7 +402,7 @@ def _fill(needed: Ints, delta: float) -> None:
         needed[u] = guess
 
 
-@compiled
+@loop
 def _rehash(state: State, bigger: State) -> None:
     pair, both = state.pair, state.both
     for at in range(len(pair)):
@@ -412,7 +412,7 @@ def _rehash(state: State, bigger: State) -> None:
             bigger.pair[place], bigger.both[place] = pair[at], both[at]
 
 
-@compiled
+@loop
 def _square(state: State, bigger: State) -> None:
     """both_ij of the first block, from the table of pairs into a square."""
     size = 0

@@ -7,12 +7,12 @@ only the few items that matter are kept in order: the answers are the same.
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from recurrank._arrays import Floats, Ints
-from recurrank._compiled import apart, inner
+from recurrank._arrays import Bools, Floats, Ints
+from recurrank._compiled import inner, sweep
 
 PIECE = 256
 """Items of a large set that are looked at together: their features and one product fit the fastest cache."""
@@ -44,6 +44,14 @@ def _multiply(columns: Floats, weights: Any, size: int, product: Floats) -> None
 
 
 @inner
+def _product(x: Floats, weights: Floats) -> float:
+    total = 0.0
+    for p in range(len(x)):
+        total += x[p] * weights[p]
+    return total
+
+
+@inner
 def _squares(columns: Floats, matrix: Floats, size: int, product: Floats, square: Floats) -> None:
     """Square = x' matrix x of the first ``size`` items."""
     for i in range(size):
@@ -55,7 +63,7 @@ def _squares(columns: Floats, matrix: Floats, size: int, product: Floats, square
 
 
 @inner
-def _some_above(values: Floats, size: int, bar: float) -> bool:
+def _some_above(values: Any, size: int, bar: Any) -> bool:
     above = 0
     for i in range(size):
         above += values[i] > bar
@@ -81,7 +89,7 @@ def candidates(features: Floats, items: Any, theta: Floats, spread: Floats, radi
     return near[kept]
 
 
-@apart
+@sweep
 def _bounds(
     features: Floats, items: Any, theta: Floats, spread: Floats, radius: float, score: Floats, half: Floats, image: Floats
 ) -> None:
@@ -98,7 +106,7 @@ def _bounds(
         score[i], half[i] = total, radius * math.sqrt(norm)
 
 
-@apart
+@sweep
 def _not_beaten(near: Ints, score: Floats, image: Floats, radius: float, width: int, kept: Any) -> None:
     """Whether each of ``near``, best first, is a leader or not surely below one of the leaders."""
     dim = image.shape[1]
@@ -114,36 +122,38 @@ def _not_beaten(near: Ints, score: Floats, image: Floats, radius: float, width: 
         kept[place] = inside
 
 
-@apart
 def leaders_first(features: Floats, items: Any, theta: Floats, width: int) -> Ints:
     """The places of all items: those of the ``width`` largest scores <x, theta> in order, then the others as they were."""
-    count, dim = len(items), features.shape[1]
-    order, value = np.zeros(count, np.int64), np.full(width, -np.inf)
-    columns, score = np.empty((dim, PIECE)), np.empty(PIECE)
-    for start in range(0, count, PIECE):
-        size = min(PIECE, count - start)
-        _gather(features, items, start, size, columns)
-        _multiply(columns, theta, size, score)
-        if _some_above(score, size, value[width - 1]):
-            for i in range(size):
-                if score[i] > value[width - 1]:
-                    j = width - 1
-                    while j > 0 and value[j - 1] < score[i]:
-                        value[j], order[j] = value[j - 1], order[j - 1]
-                        j -= 1
-                    value[j], order[j] = score[i], start + i
-    leads = np.zeros(count, np.bool_)
-    for j in range(width):
-        leads[order[j]] = True
-    place = width
-    for i in range(count):
-        if not leads[i]:
-            order[place] = i
-            place += 1
+    order, leads = np.zeros(len(items), np.int64), np.zeros(len(items), np.bool_)
+    _leaders_first(features, items, theta, np.full(width, -np.inf), order, leads)
     return order
 
 
-@apart
+@sweep
+def _leaders_first(features: Floats, items: Any, theta: Floats, value: Floats, order: Ints, leads: Bools) -> None:
+    width = len(value)
+    for i in range(len(items)):
+        score = _product(features[items[i]], theta)
+        if score > value[width - 1]:
+            j = width - 1
+            while j > 0 and value[j - 1] < score:
+                value[j], order[j] = value[j - 1], order[j - 1]
+                j -= 1
+            value[j], order[j] = score, i
+    for j in range(width):
+        leads[order[j]] = True
+    place = width
+    for i in range(len(items)):
+        if not leads[i]:
+            order[place] = i
+            place += 1
+
+
+def _room(features: Floats, rows: int) -> tuple[Floats, Floats]:
+    """For the features of one piece as columns, and for some numbers of each of its items."""
+    return np.empty((features.shape[1], PIECE)), np.empty((rows, PIECE))
+
+
 def look(
     features: Floats, items: Any, whole: bool, worth: Floats, theta: Floats, narrow: Floats, wide: Floats, first: Ints,
     asked: Ints, gain: Floats, cost: Floats,
@@ -157,54 +167,120 @@ def look(
 
     ``whole`` takes all items as one piece.
     """
-    (count, dim), width, samples = (len(items), features.shape[1]), len(worth), narrow.shape[1]
-    piece = count if whole else min(max(PIECE, width), count)
-    top, best, value = np.full(samples, -np.inf), np.zeros((samples, width), np.int64), np.full((samples, width), -np.inf)
-    known = np.zeros((samples, width))  # scores by theta of the best
-    lead, sampled_lead = np.empty(width), np.empty((width, samples))
-    columns, score, values = np.empty((dim, piece)), np.empty(piece), np.empty(piece)
-    points = np.empty((count if whole else 1, dim))
-    usual = sampled = points
+    width, samples = len(worth), narrow.shape[1]
+    best = Best(
+        top=np.full(samples, -np.inf),
+        place=np.zeros((samples, width), np.int64),
+        value=np.full((samples, width), -np.inf),
+        known=np.zeros((samples, width)),
+        lead=np.empty(width),
+        sampled_lead=np.empty((width, samples)),
+    )
+    usual, sampled = np.ascontiguousarray(narrow.T), np.ascontiguousarray(wide.T)
     if whole:
-        for i in range(count):  # (loops: numba takes seconds to compile the assignment of an array)
-            for p in range(dim):
-                points[i, p] = features[items[i], p]
-        usual, sampled = np.ascontiguousarray((points @ narrow).T), np.ascontiguousarray((points @ wide).T)
-        score = points @ theta
-    for start in range(0, count, piece):
-        size = min(piece, count - start)
-        if not whole:
-            _gather(features, items, start, size, columns)
-            _multiply(columns, theta, size, score)
-        if start == 0:
-            for j in range(width):
-                lead[j] = score[j]
-        for s in range(samples):
-            if whole:
-                for i in range(count):
-                    values[i] = usual[s, i]
-            else:
-                _multiply(columns, narrow[:, s], size, values)
-            if _some_above(values, size, top[s]):
+        points = features[items]
+        _compare(items, points @ theta, usual @ points.T, sampled @ points.T, best, first)
+    else:
+        short = np.float32
+        room = np.empty((features.shape[1], PIECE), short), np.empty(PIECE, short)
+        _read(features, items, theta, usual, sampled, usual.astype(short), sampled.astype(short), *room, best, first)
+    _judge(items, worth, best, asked, gain, cost)
+
+
+class Best(NamedTuple):
+    """What one reading of a block's items leaves, for S samples and m positions."""
+
+    top: Floats  # (S,) the largest value under a narrow sample
+    place: Ints  # (S, m) the best under a wide sample, in order
+    value: Floats  # (S, m) their values under it
+    known: Floats  # (S, m) and by theta
+    lead: Floats  # (m,) the leaders' values by theta
+    sampled_lead: Floats  # (m, S) and under the wide samples
+
+
+@inner
+def _enter(found: Best, s: int, place: int, value: float, known: float) -> None:
+    """Put an item among the best under wide sample s."""
+    values, j = found.value[s], found.value.shape[1] - 1
+    while j > 0 and values[j - 1] < value:
+        values[j], found.place[s, j], found.known[s, j] = values[j - 1], found.place[s, j - 1], found.known[s, j - 1]
+        j -= 1
+    values[j], found.place[s, j], found.known[s, j] = value, place, known
+
+
+@sweep
+def _compare(items: Any, score: Floats, usual: Floats, sampled: Floats, found: Best, first: Ints) -> None:
+    """The best items, where all products are known."""
+    width = len(found.lead)
+    for j in range(width):
+        found.lead[j] = score[j]
+    for s in range(len(usual)):
+        for j in range(width):
+            found.sampled_lead[j, s] = sampled[s, j]
+        for i in range(len(items)):
+            if usual[s, i] > found.top[s]:
+                found.top[s], first[s] = usual[s, i], items[i]
+            if sampled[s, i] > found.value[s, width - 1]:
+                _enter(found, s, i, sampled[s, i], score[i])
+
+
+@inner
+def _gather_short(features: Floats, items: Any, start: int, size: int, columns: Any) -> float:
+    """The features of ``size`` items as columns of short floats; the largest squared length."""
+    largest = 0.0
+    for i in range(size):
+        item, square = items[start + i], 0.0
+        for p in range(features.shape[1]):
+            x = features[item, p]
+            columns[p, i] = x
+            square += x * x
+        largest = max(largest, square)
+    return largest
+
+
+@sweep
+def _read(
+    features: Floats, items: Any, theta: Floats, narrow: Floats, wide: Floats, narrow_short: Any, wide_short: Any,
+    columns: Any, values: Any, found: Best, first: Ints,
+) -> None:  # fmt: skip
+    """Read all items once, a piece at a time, for the same answer.
+
+    Products of floats of half the length are right but for (d + 3) 2^-24 |x| |w|, inputs rounded as well. Only where twice
+    that does not keep an item below the best so far, the product is computed in full.
+    """
+    count, dim, width, largest = len(items), features.shape[1], len(found.lead), 0.0
+    for j in range(width):
+        found.lead[j] = _product(features[items[j]], theta)
+    for start in range(0, count, len(values)):
+        size = min(len(values), count - start)
+        largest = max(largest, _gather_short(features, items, start, size, columns))
+        for s in range(len(narrow)):
+            slack = (dim + 4) * 2.0**-23 * math.sqrt(largest * _product(narrow[s], narrow[s]))
+            _multiply(columns, narrow_short[s], size, values)
+            if _some_above(values, size, np.float32(found.top[s] - slack)):
                 for i in range(size):
-                    if values[i] > top[s]:
-                        top[s], first[s] = values[i], items[start + i]
-            if whole:
-                for i in range(count):
-                    values[i] = sampled[s, i]
-            else:
-                _multiply(columns, wide[:, s], size, values)
+                    if values[i] > found.top[s] - slack:
+                        value = _product(features[items[start + i]], narrow[s])
+                        if value > found.top[s]:
+                            found.top[s], first[s] = value, items[start + i]
+            slack = (dim + 4) * 2.0**-23 * math.sqrt(largest * _product(wide[s], wide[s]))
+            _multiply(columns, wide_short[s], size, values)
             if start == 0:
                 for j in range(width):
-                    sampled_lead[j, s] = values[j]
-            if _some_above(values, size, value[s, width - 1]):
+                    found.sampled_lead[j, s] = _product(features[items[j]], wide[s])
+            if _some_above(values, size, np.float32(found.value[s, width - 1] - slack)):
                 for i in range(size):
-                    if values[i] > value[s, width - 1]:
-                        j = width - 1
-                        while j > 0 and value[s, j - 1] < values[i]:
-                            value[s, j], best[s, j], known[s, j] = value[s, j - 1], best[s, j - 1], known[s, j - 1]
-                            j -= 1
-                        value[s, j], best[s, j], known[s, j] = values[i], start + i, score[i]
+                    if values[i] > found.value[s, width - 1] - slack:
+                        value = _product(features[items[start + i]], wide[s])
+                        if value > found.value[s, width - 1]:
+                            _enter(found, s, start + i, value, _product(features[items[start + i]], theta))
+
+
+@sweep
+def _judge(items: Any, worth: Floats, found: Best, asked: Ints, gain: Floats, cost: Floats) -> None:
+    """What each wide sample says against the leaders in order."""
+    best, value, known, lead, sampled_lead = found.place, found.value, found.known, found.lead, found.sampled_lead
+    samples, width = value.shape
     for s in range(samples):
         total, most, which, score_which = 0.0, 0.0, -1, 0.0
         for j in range(width):
@@ -232,11 +308,15 @@ def look(
             asked[s], cost[s] = items[which], max(price, 0.0)
 
 
-@apart
 def farthest(features: Floats, items: Any, matrix: Floats) -> tuple[int, float]:
     """The place of the item x of largest (x - y)' matrix (x - y), y being the first item; and the root of that."""
-    count, dim = len(items), features.shape[1]
-    columns, product, square = np.empty((dim, PIECE)), np.empty(PIECE), np.empty(PIECE)
+    found: tuple[int, float] = _farthest(features, items, matrix, *_room(features, 2))
+    return found
+
+
+@sweep
+def _farthest(features: Floats, items: Any, matrix: Floats, columns: Floats, room: Floats) -> tuple[int, float]:
+    count, dim, product, square = len(items), features.shape[1], room[0], room[1]
     most, which = 0.0, 0
     for start in range(0, count, PIECE):
         size = min(PIECE, count - start)
@@ -252,20 +332,21 @@ def farthest(features: Floats, items: Any, matrix: Floats) -> tuple[int, float]:
     return which, math.sqrt(most)
 
 
-@apart
 def beaten(features: Floats, items: Any, alone: Floats, inverse: Floats, beta: float, better: Any) -> None:
     """Mark ``better[j, i]`` where the j-th of the first items beats the i-th by more than beta widths of their difference."""
-    count, top, dim = len(items), better.shape[0], features.shape[1]
-    high, own, image = np.zeros(top), np.zeros(top), np.zeros((top, dim))
-    for j in range(top):
-        x = features[items[j]]
-        for p in range(dim):
-            high[j] += x[p] * alone[p]
-            for q in range(dim):
-                image[j, p] += inverse[p, q] * x[q]
-            own[j] += x[p] * image[j, p]
-    columns, product = np.empty((dim, PIECE)), np.empty(PIECE)
-    score, square = np.empty(PIECE), np.empty(PIECE)
+    first = features[items[: len(better)]]
+    image = first @ inverse
+    _beaten(
+        features, items, alone, inverse, beta, better, first @ alone, (image * first).sum(axis=1), image, *_room(features, 3)
+    )
+
+
+@sweep
+def _beaten(
+    features: Floats, items: Any, alone: Floats, inverse: Floats, beta: float, better: Any, high: Floats, own: Floats,
+    image: Floats, columns: Floats, room: Floats,
+) -> None:  # fmt: skip
+    count, top, product, score, square = len(items), better.shape[0], room[0], room[1], room[2]
     for start in range(0, count, PIECE):
         size = min(PIECE, count - start)
         _gather(features, items, start, size, columns)
