@@ -1,6 +1,6 @@
 """A load generator: ``python -m benchmarks.load PORT CONNECTIONS SECONDS`` reads requests from standard input, a JSON list of
-[method, path, body] a line a connection, sends each connection's round and round (with SECONDS = 0 just once), and prints what
-came of it as JSON.
+[method, path, body] per line, one line per connection; sends each connection's round and round (once with SECONDS = 0), and
+prints what came of it as JSON.
 """
 
 from __future__ import annotations

@@ -288,7 +288,7 @@ def test_a_simulation_runs_is_shared_and_can_be_had(server, open_page, said):
     bad.goto(f"{server.url}/playground?positions=<b>&rankers=nobody&colour=red")
     expect(bad.locator("#positions-error")).to_contain_text("whole number")
     expect(bad.locator("#rankers-error")).to_contain_text("'nobody' is not a ranker")
-    expect(bad.locator("#play-form-error")).to_contain_text("'colour' is no setting")
+    expect(bad.locator("#play-form-error")).to_contain_text("'colour' is not a setting")
     assert all("status of 400" in line for line in said)
 
 

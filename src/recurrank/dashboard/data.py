@@ -119,7 +119,7 @@ class _Kept:
 
 
 async def _log(service: Service, hosted: HostedRanker) -> AsyncIterator[bytes]:
-    """A ranker's events, a line of JSON each, read as they are sent: memory does not grow with the log."""
+    """A ranker's events, one line of JSON each, read as they are sent: memory does not grow with the log."""
     after = 0
     while True:
         after, lines = await asyncio.to_thread(_lines, service, hosted, after)

@@ -1,4 +1,4 @@
-"""Server-sent events: one document a ranker, made at most once a period, and sent to everybody who looks at it.
+"""Server-sent events: one document per ranker, made at most once a period, and sent to everybody who looks at it.
 
 Fifty pages cost little more than one: what is sent is made once, off the event loop, and only when something has changed.
 """

@@ -17,7 +17,7 @@ from recurrank.serving.hosted import HostedRanker
 from recurrank.serving.service import Service
 
 LINES, ITEMS = 50, 25
-"""Rows a page."""
+"""Rows per page."""
 BETWEEN = "\n"
 
 SORTS = ("id", "shown", "clicked", "rate")

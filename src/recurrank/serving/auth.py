@@ -109,14 +109,14 @@ def open_keys(address: str) -> Keys:
 
         return PostgresKeys(address)
     raise ValueError(
-        f"store: {address.partition('://')[0]!r} is no store; give sqlite:///recurrank.db or postgresql://user@host/name"
+        f"store: {address.partition('://')[0]!r} is not a store; give sqlite:///recurrank.db or postgresql://user@host/name"
     )
 
 
 def create(keys: Keys, name: str, roles: list[str]) -> str:
     """A new key; its secret, which cannot be had again."""
     if not re.fullmatch(r"[A-Za-z0-9_.-]{1,64}", name):
-        raise ValueError(f"name: {name!r} is no name of a key; give 1 to 64 letters, digits, dots, dashes or underscores")
+        raise ValueError(f"name: {name!r} is not a key's name; give 1 to 64 letters, digits, dots, dashes or underscores")
     for role in roles or [""]:
         if role not in ROLES:
             raise ValueError(f"roles: {role!r} is unknown; choose from {', '.join(ROLES)}")

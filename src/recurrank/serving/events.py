@@ -26,10 +26,10 @@ class Event(NamedTuple):
     """A line of the log.
 
     Attributes:
-        seq: its place; the log has no gaps.
+        seq: its number in the log, which has no gaps.
         ranker: the ranker's number.
         kind: what happened, a :class:`Kind` as its number.
-        served: for what happens to a slate, the place of the event that served it.
+        served: for what happens to a slate, the seq of the event that served it.
         clicks: the positions clicked, one bit per position.
         payload: the slate, of SERVED, LEARNED and DROPPED as the store returns them (it is stored once).
         at: the server's wall clock, for people; nothing depends on it.
@@ -65,7 +65,7 @@ def pack_clicks(positions: int, clicked: list[int]) -> bytes:
 
 
 def unpack_clicks(clicks: bytes, positions: int) -> Bools:
-    """Booleans a position; no bytes are no clicks."""
+    """One boolean per position; no bytes mean no clicks."""
     if not clicks:
         return np.zeros(positions, np.bool_)
     bits = np.unpackbits(np.frombuffer(clicks, np.uint8), count=positions, bitorder="little")

@@ -66,7 +66,7 @@ class Fold:
         return dict(zip(COUNTS, self._counts.tolist(), strict=True))
 
     def apply(self, events: Sequence[Event]) -> None:
-        """Take events of this ranker in, in order. Events of the past are none: a log may be read twice.
+        """Take events of this ranker in, in order. Events already applied are skipped: a log may be read twice.
 
         ValueError for an event whose slate cannot be one of this ranker; those before it are taken in.
         """
@@ -150,7 +150,7 @@ def _size(field: Any) -> int:
 
 
 def _strange(event: Event) -> ValueError:
-    return ValueError(f"event {event.seq}: its slate is none of this ranker; the log was altered")
+    return ValueError(f"event {event.seq}: its slate does not belong to this ranker; the log was altered")
 
 
 def new_fold(spec: RankerSpec, catalogue: Catalogue) -> Fold:

@@ -56,7 +56,7 @@ def fold(
 ) -> int:
     """Events from ``start`` on, up to one that makes a decision due or cannot be; how many are done.
 
-    ``words`` are the slates of all events, end to end, as 32-bit numbers: items, then marks, two words a number; ``ends``
+    ``words`` are the slates of all events, end to end, as 32-bit numbers: items, then marks, two words per number; ``ends``
     is where each one's end. ``bits`` has one row per event, one bit per position. ``why`` says why it stopped before the end.
     """
     positions, why[0] = len(slate.items), 0

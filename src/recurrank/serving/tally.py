@@ -26,7 +26,7 @@ class Tally(NamedTuple):
     """Counts by round, as compiled code sees them."""
 
     bins: Ints  # (BINS,) clicks
-    width: Ints  # (1,) rounds a bin
+    width: Ints  # (1,) rounds per bin
     early: Ints  # (1,) clicks in the first SPAN rounds
     late: Ints  # (SPAN,) clicks in each of the last SPAN rounds, round and round
     slates: Any  # (SLATES, K) int32, the items of the last rounds, round and round
@@ -64,7 +64,7 @@ class Tally(NamedTuple):
         return width, self.bins[:used].tolist(), rounds - (used - 1) * width if used else 0
 
     def last_slates(self, rounds: int) -> Any:
-        """The last slates, a row each, in no order."""
+        """The last slates, one row each, in no order."""
         return self.slates[: min(rounds, SLATES)]
 
 

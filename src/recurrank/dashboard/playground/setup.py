@@ -87,7 +87,7 @@ def read(given: Mapping[str, Any]) -> tuple[Setup | None, dict[str, str]]:
     known = {*DEFAULTS, *(field for several in options().values() for field, _ in several)}
     for name in given:
         if name not in known:
-            errors["form"] = f"{name[:40]!r} is no setting"
+            errors["form"] = f"{name[:40]!r} is not a setting"
 
     def whole(field: str, least: int, most: int) -> int:
         try:

@@ -26,7 +26,7 @@ async function preview() {
   const chosen = file();
   if (!chosen) return;
   if (!kindOf(chosen)) {
-    tell(form, "file", `${chosen.name} is none; choose a file that ends in .csv, .parquet or .npy.`);
+    tell(form, "file", `${chosen.name} cannot be read; choose a file that ends in .csv, .parquet or .npy.`);
     return;
   }
   say(byId("new-said"), "Reading the file …");

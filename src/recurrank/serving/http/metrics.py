@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class ServiceCollector(Collector):
-    """What was served, learned and dropped, a ranker each; open slates; how far the learner is behind."""
+    """What was served, learned and dropped, for each ranker; open slates; how far the learner is behind."""
 
     def __init__(self, service: Service) -> None:
         self._service = service

@@ -93,7 +93,7 @@ class StoredRanker(NamedTuple):
 
 
 class RankerRow(NamedTuple):
-    """A ranker's row as it is, deleted ones included, for who checks it."""
+    """A ranker's row as it is, deleted ones included, for whoever checks it."""
 
     number: int
     name: str
@@ -211,7 +211,7 @@ class Store(abc.ABC):
             note(row.ranker, Kind.LEARNED, row.served, together, says=_LEARNED)
             rows[row.slate] = row._replace(status=Status.LEARNED, clicks=together)
             return "learned"
-        if together != row.clicks:  # a report of nothing new is no event
+        if together != row.clicks:  # a report without anything new is not an event
             note(row.ranker, Kind.REPORTED, row.served, together)
             rows[row.slate] = row._replace(clicks=together)
         return "open"
@@ -252,8 +252,8 @@ class Store(abc.ABC):
 
     @abc.abstractmethod
     def head(self, t: Any = None) -> Head:
-        """The end of the chain, in a transaction or for who only reads. New events follow it, whatever the log itself holds:
-        where its last events were removed, a gap shows.
+        """The end of the chain, in a transaction or for readers outside one. New events follow it, whatever the log
+        itself holds: where its last events were removed, a gap shows.
         """
 
     @abc.abstractmethod
@@ -270,7 +270,7 @@ class Store(abc.ABC):
 
     @abc.abstractmethod
     def newest(self) -> int:
-        """The place of the last event, for who only reads."""
+        """The seq of the last event, for readers outside a transaction."""
 
     @abc.abstractmethod
     def open_slates(self) -> dict[int, list[int]]:
@@ -286,7 +286,7 @@ class Store(abc.ABC):
 
     @abc.abstractmethod
     def create(self, name: str, config: bytes, digest: str, positions: int, catalogue: Iterable[bytes]) -> StoredRanker | None:
-        """A new ranker; None when the name is taken by another one. The same one again is no error and no event."""
+        """A new ranker; None when the name is taken by another one. The same one again is neither an error nor an event."""
 
     @abc.abstractmethod
     def delete(self, name: str) -> bool:
@@ -308,7 +308,7 @@ class Store(abc.ABC):
     def snapshots(self, ranker: int) -> Iterator[Snapshot]:
         """Newest first."""
 
-    # Everything as it is on disk, for who checks it (verify.py).
+    # Everything as it is on disk, for whoever checks it (verify.py).
 
     def integrity(self) -> list[str]:
         """What the database itself finds wrong."""
@@ -355,4 +355,4 @@ def open_store(address: str) -> Store:
 
         return PostgresStore(address)
     shown = f"{scheme}://..." if separator else repr(address)
-    raise ValueError(f"store: {shown} is no address of one; give sqlite:///recurrank.db or postgresql://user@host/name")
+    raise ValueError(f"store: {shown} is not an address of a store; give sqlite:///recurrank.db or postgresql://user@host/name")

@@ -266,13 +266,13 @@ def _lock(t: Any) -> None:
 
 
 def _many(head: str, kinds: str, rows: Sequence[tuple[Any, ...]]) -> tuple[str, list[list[Any]]]:
-    """One statement for many rows: a column an array."""
+    """One statement for many rows: one array per column."""
     columns = ", ".join(f"%s::{kind}[]" for kind in kinds.split())
     return f"{head} unnest({columns})", [list(column) for column in zip(*rows, strict=True)]
 
 
 def migrate(connection: Any) -> None:
-    """Bring a database up to date, a transaction a step, one server at a time; a newer version is refused."""
+    """Bring a database up to date, one transaction per step, one server at a time; a newer version is refused."""
     with connection.transaction(), connection.cursor() as t:
         _lock(t)
         t.execute("CREATE TABLE IF NOT EXISTS recurrank_migrations (number INTEGER PRIMARY KEY, at DOUBLE PRECISION NOT NULL)")

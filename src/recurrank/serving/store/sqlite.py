@@ -256,7 +256,7 @@ def _insert(t: sqlite3.Connection, head: str, rows: Sequence[tuple[Any, ...]], t
 
 
 def migrate(connection: sqlite3.Connection) -> None:
-    """Bring a file up to date, a transaction a step; a file of a newer version is refused."""
+    """Bring a file up to date, one transaction per step; a file of a newer version is refused."""
     connection.execute("CREATE TABLE IF NOT EXISTS migrations (number INTEGER PRIMARY KEY, at REAL NOT NULL)")
     done = connection.execute("SELECT coalesce(max(number), 0) FROM migrations").fetchone()[0]
     if done > len(MIGRATIONS):
