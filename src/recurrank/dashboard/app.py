@@ -8,11 +8,12 @@ from typing import Any
 from recurrank.dashboard import assets, data, pages, view
 from recurrank.dashboard.live import Live
 from recurrank.dashboard.playground.routes import Playground
-from recurrank.rankers import DEFAULT, names
+from recurrank.rankers import names
 from recurrank.serving.http.decoder import Decoder
 from recurrank.serving.http.keyring import KeyRing
 from recurrank.serving.http.routes import PUBLIC, Answer, Request, Route, route
 from recurrank.serving.service import Service
+from recurrank.serving.spec import RankerSpec
 from recurrank.serving.tally import SLATES, SPAN
 
 
@@ -67,7 +68,7 @@ class Dashboard:
         @route("GET", "/new", PUBLIC)
         async def new(_: Request) -> Answer:
             known = names(served=True)
-            return pages.render("new.html", "/new", script="new.js", algorithms=known, usual=DEFAULT)
+            return pages.render("new.html", "/new", script="new.js", algorithms=known, usual=RankerSpec(positions=10))
 
         @route("GET", "/playground", PUBLIC)
         async def playground(request: Request) -> Answer:
