@@ -37,7 +37,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any, Literal, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from recurrank._arrays import Bools, Floats, Ints
 from recurrank._compiled import hot, inner
@@ -45,12 +45,13 @@ from recurrank.catalogue import Catalogue
 from recurrank.catalogue.rows import Rows, one_thread
 from recurrank.design.basis import basis_of, rebase
 from recurrank.design.optimal import optimal_design
+from recurrank.rankers.engines.placing import show_leaders, show_tried
 from recurrank.rankers.engines.posterior import beaten, candidates, farthest, leaders_first, look
 from recurrank.rankers.engines.propensity import FIRST, WIDTH, one_tried_per_block
 from recurrank.rankers.knowledge import Knowledge, KnownBlock
 from recurrank.rankers.options import Delta, Option
 from recurrank.rankers.prior import BelievedBefore, Prior, combine
-from recurrank.rankers.ranker import Buffer, Ranker, Seed, flatten, register
+from recurrank.rankers.ranker import Buffer, Items, Ranker, Seed, flatten, register
 
 SAMPLES = 64
 """Drawn at a time, for all rounds until the next estimate."""
@@ -100,7 +101,7 @@ class State(NamedTuple):
 @hot
 def rank(state: State, rng: np.random.Generator, slate: Buffer) -> None:
     """One item a block out of order, if any; the leaders in order below it."""
-    items, marks, leaders, marked = slate.items, slate.marks, state.leaders, 0
+    marks, marked = slate.marks, 0
     for b in range(state.block.shape[0]):
         k, stop = state.block[b, FIRST], state.block[b, FIRST] + state.block[b, WIDTH]
         if state.block[b, ROW] >= 0:
@@ -108,13 +109,9 @@ def rank(state: State, rng: np.random.Generator, slate: Buffer) -> None:
             tried, account, cost = _choose(state, rng, b)
             marks[marked, 1] = k | account << ACCOUNT_BITS | np.int64(np.float32(cost).view(np.int32)) << COST_BITS
             marked += 1
-            items[k] = tried
-            while k < stop - 1 and leaders[k] != tried:
-                items[k + 1] = leaders[k]
-                k += 1
-            k += 1
-        for j in range(k, stop):
-            items[j] = leaders[j]
+            show_tried(slate.items, state.leaders, k, stop, tried)
+        else:
+            show_leaders(slate.items, state.leaders, k, stop)
     if marked < len(marks):
         marks[marked, 0] = -1
 
@@ -262,7 +259,7 @@ class Balanced(Ranker):
 
     def __init__(
         self,
-        features: ArrayLike | Catalogue,
+        features: Items,
         positions: int,
         rounds: int,
         seed: Seed = None,

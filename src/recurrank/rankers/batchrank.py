@@ -23,14 +23,12 @@ import math
 from typing import Annotated, Any, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from recurrank._arrays import Bools, Floats, Ints
 from recurrank._compiled import hot, inner
-from recurrank.catalogue import Catalogue
-from recurrank.rankers.optimism import kl_upper
+from recurrank.rankers.engines.optimism import kl_upper
 from recurrank.rankers.options import Option
-from recurrank.rankers.ranker import Buffer, Ranker, Seed, nothing_served, register
+from recurrank.rankers.ranker import Buffer, Items, Ranker, Seed, nothing_served, register
 
 ID, FIRST, WIDTH, START, STOP, PENDING, SHOWN, STAGE, WANTED = 0, 1, 2, 3, 4, 5, 6, 7, 8
 
@@ -141,7 +139,7 @@ class BatchRank(Ranker):
 
     def __init__(
         self,
-        features: ArrayLike | Catalogue,
+        features: Items,
         positions: int,
         rounds: int,
         seed: Seed = None,

@@ -23,14 +23,25 @@ from numpy.typing import ArrayLike
 
 from recurrank._arrays import Bools, Floats, Ints
 from recurrank._compiled import hot, inner
-from recurrank.catalogue import Catalogue
 from recurrank.rankers.engines.propensity import certain
-from recurrank.rankers.linear import Regression, add, no_data, solve
-from recurrank.rankers.linear_scores import best_of, columns_of, invert, means, squares
+from recurrank.rankers.engines.regression import Regression, add, solve
+from recurrank.rankers.engines.scores import show_optimistic, unseen, widths
 from recurrank.rankers.options import Delta, Option
-from recurrank.rankers.ranker import Buffer, Ranker, Seed, nothing_served, register
+from recurrank.rankers.ranker import Buffer, Items, Ranker, Seed, nothing_served, register
 
 RIDGE, DELTA = 0, 1
+
+Ridge = Annotated[float, Option("lambda", above=0)]
+Discounts = Annotated[
+    ArrayLike | None,
+    Option(
+        "gamma_k, how much a click at each position counts, by default all 1",
+        least=0,
+        most=1,
+        per="position",
+        usually=lambda ranker: np.ones(ranker.positions),
+    ),
+]
 
 
 class State(NamedTuple):
@@ -59,15 +70,7 @@ def _beta(state: State) -> float:
 @hot
 def rank(state: State, rng: np.random.Generator, slate: Buffer) -> None:
     solve(state.regression)
-    invert(state.regression, state.lower, state.inverse)
-    beta = _beta(state)
-    means(state.columns, state.regression.theta, state.score)
-    squares(state.columns, state.inverse, state.square)
-    for item in range(len(state.score)):
-        state.score[item] = min(state.score[item] + beta * math.sqrt(max(state.square[item], 0.0)), 1.0)
-    best_of(state.score, state.best, state.top)
-    for k in range(len(slate.items)):
-        slate.items[k] = state.best[k]
+    show_optimistic(state, state.regression.theta, _beta(state), 1.0, slate)
 
 
 @hot
@@ -96,40 +99,19 @@ class C3UCB(Ranker):
 
     def __init__(
         self,
-        features: ArrayLike | Catalogue,
+        features: Items,
         positions: int,
         rounds: int,
         seed: Seed = None,
         *,
         delta: Delta = None,
-        ridge: Annotated[float, Option("lambda", above=0)] = 1.0,
-        discounts: Annotated[
-            ArrayLike | None,
-            Option(
-                "gamma_k, how much a click at each position counts, by default all 1",
-                least=0,
-                most=1,
-                per="position",
-                usually=lambda ranker: np.ones(ranker.positions),
-            ),
-        ] = None,
+        ridge: Ridge = 1.0,
+        discounts: Discounts = None,
     ) -> None:
         super().__init__(features, positions, rounds, seed)
         failure, ridge, gamma = self.record(delta=delta, ridge=ridge, discounts=discounts)
-        items, d, size = len(self.catalogue), self.catalogue.dim, self.positions
-        self.state = State(
-            columns=columns_of(self.catalogue.features),
-            features=np.ascontiguousarray(self.catalogue.features, dtype=np.float64),
-            regression=no_data(d, ridge),
-            lower=np.eye(d),
-            inverse=np.eye(d),
-            score=np.zeros(items),
-            square=np.zeros(items),
-            best=np.arange(size),
-            top=np.zeros(size),
-            discounts=gamma,
-            numbers=np.array([ridge, failure]),
-        )
+        common = unseen(self.catalogue, self.positions, ridge) | widths(self.catalogue)
+        self.state = State(**common, discounts=gamma, numbers=np.array([ridge, failure]))
 
 
 register(State, C3UCB)

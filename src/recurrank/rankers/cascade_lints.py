@@ -15,17 +15,17 @@ from __future__ import annotations
 from typing import Annotated, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from recurrank._arrays import Bools, Floats, Ints
 from recurrank._compiled import hot
-from recurrank.catalogue import Catalogue
-from recurrank.rankers.linear import Regression, add, no_data, solve
-from recurrank.rankers.linear_scores import best_of, columns_of, means
+from recurrank.rankers.engines.regression import Regression, add, solve
+from recurrank.rankers.engines.scores import means, show_best, unseen
 from recurrank.rankers.options import Option, Sigma
-from recurrank.rankers.ranker import Buffer, Ranker, Seed, nothing_served, register
+from recurrank.rankers.ranker import Buffer, Items, Ranker, Seed, nothing_served, register
 
 SCALE, PRECISION = 0, 1
+
+Scale = Annotated[float, Option("the standard deviation of a sample, in units of the posterior's", least=0)]
 
 
 class State(NamedTuple):
@@ -53,9 +53,7 @@ def rank(state: State, rng: np.random.Generator, slate: Buffer) -> None:
     for i in range(len(drawn)):
         drawn[i] = theta[i] + state.numbers[SCALE] * drawn[i]
     means(state.columns, drawn, state.score)
-    best_of(state.score, state.best, state.top)
-    for k in range(len(slate.items)):
-        slate.items[k] = state.best[k]
+    show_best(state, slate)
 
 
 @hot
@@ -82,28 +80,12 @@ class CascadeLinTS(Ranker):
     from_catalogue = ("columns", "features")
 
     def __init__(
-        self,
-        features: ArrayLike | Catalogue,
-        positions: int,
-        rounds: int,
-        seed: Seed = None,
-        *,
-        scale: Annotated[float, Option("the standard deviation of a sample, in units of the posterior's", least=0)] = 1.0,
-        sigma: Sigma = 1.0,
+        self, features: Items, positions: int, rounds: int, seed: Seed = None, *, scale: Scale = 1.0, sigma: Sigma = 1.0
     ) -> None:
         super().__init__(features, positions, rounds, seed)
         scale, sigma = self.record(scale=scale, sigma=sigma)
-        items, d, size = len(self.catalogue), self.catalogue.dim, self.positions
-        self.state = State(
-            columns=columns_of(self.catalogue.features),
-            features=np.ascontiguousarray(self.catalogue.features, dtype=np.float64),
-            regression=no_data(d),
-            drawn=np.zeros(d),
-            score=np.zeros(items),
-            best=np.arange(size),
-            top=np.zeros(size),
-            numbers=np.array([scale, sigma**-2.0]),
-        )
+        common, d = unseen(self.catalogue, self.positions), self.catalogue.dim
+        self.state = State(**common, drawn=np.zeros(d), numbers=np.array([scale, sigma**-2.0]))
 
 
 register(State, CascadeLinTS)

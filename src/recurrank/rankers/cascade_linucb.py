@@ -37,16 +37,14 @@ import math
 from typing import Annotated, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from recurrank._arrays import Bools, Floats, Ints
 from recurrank._compiled import hot, inner
-from recurrank.catalogue import Catalogue
+from recurrank.rankers.engines.optimism import insert
 from recurrank.rankers.engines.propensity import certain
-from recurrank.rankers.linear import Regression, add, dot, no_data, solve, whiten
-from recurrank.rankers.optimism import insert
+from recurrank.rankers.engines.regression import Regression, add, dot, no_data, solve, whiten
 from recurrank.rankers.options import Option, Sigma
-from recurrank.rankers.ranker import Buffer, Ranker, Seed, register
+from recurrank.rankers.ranker import Buffer, Items, Ranker, Seed, register
 
 # places in State.numbers
 WIDTH, PRECISION, DRIFT_LIMIT, SPREAD_LIMIT, SPREAD, MARGIN, OUTSIDE = 0, 1, 2, 3, 4, 5, 6
@@ -388,7 +386,7 @@ class CascadeLinUCB(Ranker):
 
     def __init__(
         self,
-        features: ArrayLike | Catalogue,
+        features: Items,
         positions: int,
         rounds: int,
         seed: Seed = None,

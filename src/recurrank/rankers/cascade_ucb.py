@@ -22,15 +22,23 @@ import math
 from typing import Annotated, Any, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from recurrank._arrays import Bools, Floats
 from recurrank._compiled import hot, inner
-from recurrank.catalogue import Catalogue
+from recurrank.rankers.engines.optimism import (
+    STEEP,
+    Beliefs,
+    crowded,
+    kl_slope,
+    kl_upper,
+    no_beliefs,
+    observe,
+    same_counts,
+    selector,
+)
 from recurrank.rankers.engines.propensity import certain
-from recurrank.rankers.optimism import STEEP, Beliefs, crowded, kl_slope, kl_upper, no_beliefs, observe, same_counts, selector
 from recurrank.rankers.options import Option
-from recurrank.rankers.ranker import Buffer, Ranker, Seed, register
+from recurrank.rankers.ranker import Buffer, Items, Ranker, Seed, register
 
 Exploration = Annotated[float, Option("the 3 in log t + 3 log log t", least=0)]
 
@@ -146,7 +154,7 @@ class CascadeUCB1(Ranker):
 
     def __init__(
         self,
-        features: ArrayLike | Catalogue,
+        features: Items,
         positions: int,
         rounds: int,
         seed: Seed = None,
@@ -171,13 +179,7 @@ class CascadeKLUCB(Ranker):
     compiled_propensity = certain
 
     def __init__(
-        self,
-        features: ArrayLike | Catalogue,
-        positions: int,
-        rounds: int,
-        seed: Seed = None,
-        *,
-        exploration: Exploration = 3.0,
+        self, features: Items, positions: int, rounds: int, seed: Seed = None, *, exploration: Exploration = 3.0
     ) -> None:
         super().__init__(features, positions, rounds, seed)
         self.state = KlState(no_beliefs(len(self.catalogue), self.positions), np.array(self.record(exploration=exploration)))

@@ -17,15 +17,13 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from recurrank._arrays import Bools, Floats
 from recurrank._compiled import hot, inner
-from recurrank.catalogue import Catalogue
 from recurrank.rankers.cascade_ucb import Exploration, kl_index, kl_level, show
+from recurrank.rankers.engines.optimism import Beliefs, crowded, no_beliefs, observe, same_counts, selector
 from recurrank.rankers.engines.propensity import certain
-from recurrank.rankers.optimism import Beliefs, crowded, no_beliefs, observe, same_counts, selector
-from recurrank.rankers.ranker import Buffer, Ranker, Seed, register
+from recurrank.rankers.ranker import Buffer, Items, Ranker, Seed, register
 
 
 class State(NamedTuple):
@@ -81,13 +79,7 @@ class DCMKLUCB(Ranker):
     compiled_propensity = certain
 
     def __init__(
-        self,
-        features: ArrayLike | Catalogue,
-        positions: int,
-        rounds: int,
-        seed: Seed = None,
-        *,
-        exploration: Exploration = 3.0,
+        self, features: Items, positions: int, rounds: int, seed: Seed = None, *, exploration: Exploration = 3.0
     ) -> None:
         super().__init__(features, positions, rounds, seed)
         self.state = State(no_beliefs(len(self.catalogue), self.positions), np.array(self.record(exploration=exploration)))

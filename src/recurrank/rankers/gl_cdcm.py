@@ -21,17 +21,15 @@ import math
 from typing import Annotated, Literal, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from recurrank._arrays import Bools, Floats, Ints
 from recurrank._compiled import hot, inner
-from recurrank.catalogue import Catalogue
 from recurrank.rankers.dcm_klucb import last_click
 from recurrank.rankers.engines.propensity import certain
-from recurrank.rankers.linear import Regression, add, dot, no_data, solve
-from recurrank.rankers.linear_scores import best_of, columns_of, invert, means, squares
+from recurrank.rankers.engines.regression import Regression, add, dot, no_data, solve
+from recurrank.rankers.engines.scores import show_optimistic, unseen, widths
 from recurrank.rankers.options import Option
-from recurrank.rankers.ranker import Buffer, Ranker, Seed, nothing_served, register
+from recurrank.rankers.ranker import Buffer, Items, Ranker, Seed, nothing_served, register
 
 LOGISTIC, FITTED, OBSERVED = 0, 1, 2
 WIDTH, HORIZON = 0, 1
@@ -109,16 +107,9 @@ def rank(state: State, rng: np.random.Generator, slate: Buffer) -> None:
         _fit(state)
         state.counts[FITTED] = observed
     solve(state.regression)
-    invert(state.regression, state.lower, state.inverse)
     # beta = sigma/kappa sqrt(d/2 log(1 + 2n/d) + log T)
     beta = state.numbers[WIDTH] * math.sqrt(d / 2 * math.log(1 + 2 * observed / d) + state.numbers[HORIZON])
-    means(state.columns, state.theta, state.score)
-    squares(state.columns, state.inverse, state.square)
-    for item in range(len(state.score)):
-        state.score[item] += beta * math.sqrt(max(state.square[item], 0.0))
-    best_of(state.score, state.best, state.top)
-    for k in range(len(slate.items)):
-        slate.items[k] = state.best[k]
+    show_optimistic(state, state.theta, beta, np.inf, slate)
 
 
 @hot
@@ -148,7 +139,7 @@ class GLCDCM(Ranker):
 
     def __init__(
         self,
-        features: ArrayLike | Catalogue,
+        features: Items,
         positions: int,
         rounds: int,
         seed: Seed = None,
@@ -163,21 +154,14 @@ class GLCDCM(Ranker):
         super().__init__(features, positions, rounds, seed)
         least_slope = math.exp(-2.0) / (1 + math.exp(-2.0)) ** 2 if link == "logistic" else 1.0
         link, factor = self.record(link=link, width=0.5 / least_slope if width is None else width)
-        items, d, size = len(self.catalogue), self.catalogue.dim, self.positions
+        items, d = len(self.catalogue), self.catalogue.dim
         self.state = State(
-            columns=columns_of(self.catalogue.features),
-            features=np.ascontiguousarray(self.catalogue.features, dtype=np.float64),
-            regression=no_data(d),
+            **unseen(self.catalogue, self.positions),
+            **widths(self.catalogue),
             newton=no_data(d),
             theta=np.zeros(d),
             seen=np.zeros(items, np.int64),
             clicks=np.zeros(items, np.int64),
-            lower=np.eye(d),
-            inverse=np.eye(d),
-            score=np.zeros(items),
-            square=np.zeros(items),
-            best=np.arange(size),
-            top=np.zeros(size),
             numbers=np.array([factor, math.log(self.rounds)]),
             counts=np.array([link == "logistic", 0, 0], np.int64),
         )

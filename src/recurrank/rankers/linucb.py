@@ -17,19 +17,19 @@ import math
 from typing import Annotated, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from recurrank._arrays import Bools, Floats, Ints
 from recurrank._compiled import hot
-from recurrank.catalogue import Catalogue
 from recurrank.rankers.engines.propensity import certain
-from recurrank.rankers.linear import Regression, add, no_data, solve
-from recurrank.rankers.linear_scores import best_of, columns_of, invert, means, squares
+from recurrank.rankers.engines.regression import Regression, add, solve
+from recurrank.rankers.engines.scores import show_optimistic, unseen, widths
 from recurrank.rankers.options import Option
-from recurrank.rankers.ranker import Buffer, Ranker, Seed, nothing_served, register
+from recurrank.rankers.ranker import Buffer, Items, Ranker, Seed, nothing_served, register
 
 ALPHA = 1 + math.sqrt(math.log(2 / 0.05) / 2)
 """With delta = 0.05."""
+
+Alpha = Annotated[float, Option("how many standard widths of optimism", least=0)]
 
 
 class State(NamedTuple):
@@ -48,15 +48,7 @@ class State(NamedTuple):
 @hot
 def rank(state: State, rng: np.random.Generator, slate: Buffer) -> None:
     solve(state.regression)
-    invert(state.regression, state.lower, state.inverse)
-    means(state.columns, state.regression.theta, state.score)
-    squares(state.columns, state.inverse, state.square)
-    for item in range(len(state.score)):
-        # p_a = theta'x + alpha sqrt(x' A^-1 x)
-        state.score[item] += state.alpha[0] * math.sqrt(max(state.square[item], 0.0))
-    best_of(state.score, state.best, state.top)
-    for k in range(len(slate.items)):
-        slate.items[k] = state.best[k]
+    show_optimistic(state, state.regression.theta, state.alpha[0], np.inf, slate)  # p_a = theta'x + alpha sqrt(x' A^-1 x)
 
 
 @hot
@@ -80,29 +72,10 @@ class LinUCB(Ranker):
     compiled_served = nothing_served
     from_catalogue = ("columns", "features")
 
-    def __init__(
-        self,
-        features: ArrayLike | Catalogue,
-        positions: int,
-        rounds: int,
-        seed: Seed = None,
-        *,
-        alpha: Annotated[float, Option("how many standard widths of optimism", least=0)] = ALPHA,
-    ) -> None:
+    def __init__(self, features: Items, positions: int, rounds: int, seed: Seed = None, *, alpha: Alpha = ALPHA) -> None:
         super().__init__(features, positions, rounds, seed)
-        items, d, size = len(self.catalogue), self.catalogue.dim, self.positions
-        self.state = State(
-            columns=columns_of(self.catalogue.features),
-            features=np.ascontiguousarray(self.catalogue.features, dtype=np.float64),
-            regression=no_data(d),
-            lower=np.eye(d),
-            inverse=np.eye(d),
-            score=np.zeros(items),
-            square=np.zeros(items),
-            best=np.arange(size),
-            top=np.zeros(size),
-            alpha=np.array(self.record(alpha=alpha)),
-        )
+        common = unseen(self.catalogue, self.positions) | widths(self.catalogue)
+        self.state = State(**common, alpha=np.array(self.record(alpha=alpha)))
 
 
 register(State, LinUCB)

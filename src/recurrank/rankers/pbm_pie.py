@@ -20,16 +20,14 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from recurrank._arrays import Bools, Floats, Ints
 from recurrank._compiled import hot, inner
-from recurrank.catalogue import Catalogue
-from recurrank.rankers.divergence import kl
+from recurrank.rankers.engines.divergence import kl
 from recurrank.rankers.engines.propensity import half_explored
 from recurrank.rankers.options import Epsilon, Examination
 from recurrank.rankers.pie import Bounds, Leaders, changed, explorer, inside, lead, leading, member, no_bounds, no_leaders
-from recurrank.rankers.ranker import Buffer, Ranker, Seed, register
+from recurrank.rankers.ranker import Buffer, Items, Ranker, Seed, register
 
 
 class State(NamedTuple):
@@ -122,7 +120,7 @@ class PBMPIE(Ranker):
 
     def __init__(
         self,
-        features: ArrayLike | Catalogue,
+        features: Items,
         positions: int,
         rounds: int,
         seed: Seed = None,

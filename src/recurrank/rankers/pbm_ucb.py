@@ -19,16 +19,14 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from recurrank._arrays import Bools, Floats
 from recurrank._compiled import hot, inner
-from recurrank.catalogue import Catalogue
 from recurrank.rankers.cascade_ucb import show
+from recurrank.rankers.engines.optimism import STEEP, Beliefs, crowded, no_beliefs, observe, same_counts, selector
 from recurrank.rankers.engines.propensity import certain
-from recurrank.rankers.optimism import STEEP, Beliefs, crowded, no_beliefs, observe, same_counts, selector
 from recurrank.rankers.options import Epsilon, Examination
-from recurrank.rankers.ranker import Buffer, Ranker, Seed, register
+from recurrank.rankers.ranker import Buffer, Items, Ranker, Seed, register
 
 
 class State(NamedTuple):
@@ -94,7 +92,7 @@ class PBMUCB(Ranker):
 
     def __init__(
         self,
-        features: ArrayLike | Catalogue,
+        features: Items,
         positions: int,
         rounds: int,
         seed: Seed = None,

@@ -20,19 +20,17 @@ from collections.abc import Callable
 from typing import Annotated, Any, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from recurrank._arrays import Bools, Floats, Ints
 from recurrank._compiled import hot, inner, rare
-from recurrank.catalogue import Catalogue
 from recurrank.rankers.cascade_ucb import kl_level
-from recurrank.rankers.divergence import kl
+from recurrank.rankers.engines.divergence import kl
+from recurrank.rankers.engines.optimism import insert
 from recurrank.rankers.engines.propensity import half_explored
-from recurrank.rankers.linear_scores import best_of
-from recurrank.rankers.optimism import insert
+from recurrank.rankers.engines.scores import best_of
+from recurrank.rankers.engines.tournament import in_blocks
 from recurrank.rankers.options import Option
-from recurrank.rankers.ranker import Buffer, Ranker, Seed, register
-from recurrank.rankers.tournament import in_blocks
+from recurrank.rankers.ranker import Buffer, Items, Ranker, Seed, register
 
 AT, CLOCK = 0, 1
 MOST = 1 - 1e-12
@@ -313,7 +311,7 @@ class PIE(Ranker):
 
     def __init__(
         self,
-        features: ArrayLike | Catalogue,
+        features: Items,
         positions: int,
         rounds: int,
         seed: Seed = None,

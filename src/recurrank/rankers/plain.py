@@ -22,12 +22,10 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from recurrank._arrays import Bools
-from recurrank.catalogue import Catalogue
 from recurrank.rankers.options import Option, declared
-from recurrank.rankers.ranker import Buffer, Ranker, Seed, register
+from recurrank.rankers.ranker import Buffer, Items, Ranker, Seed, register
 from recurrank.slate import as_items
 
 
@@ -79,7 +77,7 @@ class PlainRanker(Ranker):
 
     state: Own
 
-    def __init__(self, features: ArrayLike | Catalogue, positions: int, rounds: int, seed: Seed = None, **options: Any) -> None:
+    def __init__(self, features: Items, positions: int, rounds: int, seed: Seed = None, **options: Any) -> None:
         super().__init__(features, positions, rounds, seed)
         known = self.declared()
         given = {name: options.get(name, option.default) for name, option in known.items()}

@@ -18,18 +18,16 @@ import math
 from typing import Annotated, Literal, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from recurrank._arrays import Bools, Floats, Ints
 from recurrank._compiled import hot, inner
-from recurrank.catalogue import Catalogue
 from recurrank.rankers.cascade_ucb import kl_level
-from recurrank.rankers.divergence import kl
+from recurrank.rankers.engines.divergence import kl
+from recurrank.rankers.engines.optimism import kl_upper
 from recurrank.rankers.engines.propensity import UNKNOWN
-from recurrank.rankers.optimism import kl_upper
+from recurrank.rankers.engines.tournament import AHEAD, LEVEL, MARGIN, Arms, X, in_blocks, no_arms, tournament
 from recurrank.rankers.options import Option
-from recurrank.rankers.ranker import Buffer, Ranker, Seed, register
-from recurrank.rankers.tournament import AHEAD, LEVEL, MARGIN, Arms, X, in_blocks, no_arms, tournament
+from recurrank.rankers.ranker import Buffer, Items, Ranker, Seed, register
 
 UCB1, KLUCB, EXP3 = 0, 1, 2
 KINDS = {"ucb1": UCB1, "klucb": KLUCB, "exp3": EXP3}
@@ -285,7 +283,7 @@ class RankedBandits(Ranker):
 
     def __init__(
         self,
-        features: ArrayLike | Catalogue,
+        features: Items,
         positions: int,
         rounds: int,
         seed: Seed = None,

@@ -34,6 +34,8 @@ from recurrank.seeds import Given, sequence
 from recurrank.seeds import Seed as Seed
 from recurrank.slate import Slate
 
+Items = ArrayLike | Catalogue
+"""What a ranker is made on: a matrix with one row per item, or a catalogue."""
 RULES = 2
 """The version of what rankers decide, where that has changed: 1 in version 0.1.0."""
 

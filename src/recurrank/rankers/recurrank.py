@@ -32,22 +32,22 @@ from dataclasses import replace
 from typing import Annotated, Any, Literal, NamedTuple, Self
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from recurrank._arrays import Bools, Floats, Ints
 from recurrank._compiled import hot, inner, sweep
-from recurrank.catalogue import Catalogue
 from recurrank.catalogue.rows import SMALLEST_SCALE, Rows, one_thread, products
 from recurrank.catalogue.scan import Best
 from recurrank.design.basis import basis_of, rebase
 from recurrank.design.optimal import optimal_design
 from recurrank.design.spanner import spanner_design
 from recurrank.rankers.blocks import Block, ClosedBlock, packed, unpacked
+from recurrank.rankers.engines.placing import show_leaders, show_tried
 from recurrank.rankers.engines.propensity import FIRST, WIDTH, one_tried_per_block
 from recurrank.rankers.knowledge import Knowledge, KnownBlock
 from recurrank.rankers.options import Delta, Option
 from recurrank.rankers.prior import BelievedBefore, Prior
-from recurrank.rankers.ranker import Buffer, Feedback, Ranker, Seed, flatten, register
+from recurrank.rankers.ranker import Buffer, Feedback, Items, Ranker, Seed, flatten, register
 
 ESTIMATE_DECIMALS = 10
 STRIDE = 16
@@ -78,22 +78,17 @@ class State(NamedTuple):
 @hot
 def rank(state: State, rng: np.random.Generator, slate: Buffer) -> None:
     """Line 4: one explored item at each block's first position, the leaders in order below it."""
-    items, marks, leaders, marked = slate.items, slate.marks, state.leaders, 0
+    marks, marked = slate.marks, 0
     for b in range(state.block.shape[0]):
         k, stop = state.block[b, FIRST], state.block[b, FIRST] + state.block[b, WIDTH]
         entry = _draw(state, rng, b)
         if entry >= 0:
             marks[marked, 0], marks[marked, 1] = state.block[b, KEY], entry - state.block[b, START]
             marked += 1
-            # "put available items in {a_1, ..., a_m} sequentially": those above the tried one's own place move down
-            tried = state.explored[entry]
-            items[k] = tried
-            while k < stop - 1 and leaders[k] != tried:
-                items[k + 1] = leaders[k]
-                k += 1
-            k += 1
-        for j in range(k, stop):
-            items[j] = leaders[j]
+            # "put available items in {a_1, ..., a_m} sequentially"
+            show_tried(slate.items, state.leaders, k, stop, state.explored[entry])
+        else:
+            show_leaders(slate.items, state.leaders, k, stop)
     if marked < len(marks):
         marks[marked, 0] = -1
 
@@ -259,7 +254,7 @@ class RecurRank(Ranker):
 
     def __init__(
         self,
-        features: ArrayLike | Catalogue,
+        features: Items,
         positions: int,
         rounds: int,
         seed: Seed = None,
@@ -289,7 +284,7 @@ class RecurRank(Ranker):
         self.state = self._assemble(self._blocks, {}, Feedback(0, 0, 0))
 
     def _settings(
-        self, features: ArrayLike | Catalogue, positions: int, rounds: int, seed: Seed, prior: Any = None, **options: Any
+        self, features: Items, positions: int, rounds: int, seed: Seed, prior: Any = None, **options: Any
     ) -> Prior | None:
         super().__init__(features, positions, rounds, seed)
         self.delta, self.design, self.elimination, self.tolerance = self.record(**options)
@@ -464,7 +459,7 @@ class RecurRank(Ranker):
         )
 
     @classmethod
-    def restore(cls, features: ArrayLike | Catalogue, **arguments: Any) -> Self:
+    def restore(cls, features: Items, **arguments: Any) -> Self:
         ranker = cls.__new__(cls)  # without the first block, whose design would be computed for nothing
         ranker._settings(features, **arguments)
         return ranker

@@ -35,13 +35,12 @@ from typing import Annotated, Any, NamedTuple
 
 import numba
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from recurrank._arrays import Bools, Floats, Ints
 from recurrank._compiled import hot, inner, loop
-from recurrank.catalogue import Catalogue
 from recurrank.rankers.options import failure
-from recurrank.rankers.ranker import Buffer, Ranker, Seed, copied, nothing_served, register
+from recurrank.rankers.ranker import Buffer, Items, Ranker, Seed, copied, nothing_served, register
 
 CONSTANT = 4 * math.sqrt(2 / math.pi) / math.erf(math.sqrt(2))
 SIZE, FRONT, VERSION, PAIRED, LOGGED, EDGES, EVENTS, LATE, MIXED, SQUARE = 0, 1, 2, 3, 4, 5, 6, 7, 8, 9
@@ -444,7 +443,7 @@ class TopRank(Ranker):
 
     def __init__(
         self,
-        features: ArrayLike | Catalogue,
+        features: Items,
         positions: int,
         rounds: int,
         seed: Seed = None,

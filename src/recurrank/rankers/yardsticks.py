@@ -15,12 +15,11 @@ from numpy.typing import ArrayLike
 
 from recurrank._arrays import Bools, Floats, Ints
 from recurrank._compiled import hot, inner
-from recurrank.catalogue import Catalogue
 from recurrank.rankers.cascade_ucb import show
+from recurrank.rankers.engines.optimism import Beliefs, crowded, no_beliefs, observe, same_counts, selector
 from recurrank.rankers.engines.propensity import certain, exactly, uniform
-from recurrank.rankers.optimism import Beliefs, crowded, no_beliefs, observe, same_counts, selector
 from recurrank.rankers.options import Option
-from recurrank.rankers.ranker import Buffer, Ranker, Seed, nothing_served, register
+from recurrank.rankers.ranker import Buffer, Items, Ranker, Seed, nothing_served, register
 
 
 class RandomState(NamedTuple):
@@ -123,7 +122,7 @@ class Random(Ranker):
     compiled_served = nothing_served
     compiled_propensity = random_propensity
 
-    def __init__(self, features: ArrayLike | Catalogue, positions: int, rounds: int, seed: Seed = None) -> None:
+    def __init__(self, features: Items, positions: int, rounds: int, seed: Seed = None) -> None:
         super().__init__(features, positions, rounds, seed)
         self.state = RandomState(np.arange(len(self.catalogue)))
 
@@ -144,7 +143,7 @@ class Oracle(Ranker):
 
     def __init__(
         self,
-        features: ArrayLike | Catalogue,
+        features: Items,
         positions: int,
         rounds: int,
         seed: Seed = None,
@@ -171,7 +170,7 @@ class EpsilonGreedy(Ranker):
 
     def __init__(
         self,
-        features: ArrayLike | Catalogue,
+        features: Items,
         positions: int,
         rounds: int,
         seed: Seed = None,

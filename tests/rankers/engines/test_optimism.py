@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tests.naive_rankers import kl_ucb, top
 
 import recurrank as rr
-from recurrank.rankers.optimism import insert, kl_slope, kl_upper
+from recurrank.rankers.engines.optimism import insert, kl_slope, kl_upper
 
 
 @given(st.floats(0, 1), st.floats(1e-9, 30))

@@ -5,12 +5,36 @@ Features are kept as columns (d, L), so that the processor works on several item
 
 from __future__ import annotations
 
+import math
+from typing import Any
+
 import numpy as np
 
 from recurrank._arrays import Floats, Ints
 from recurrank._compiled import inner
-from recurrank.rankers.linear import Regression
-from recurrank.rankers.optimism import insert
+from recurrank.catalogue import Catalogue
+from recurrank.rankers.engines.optimism import insert
+from recurrank.rankers.engines.regression import Regression, no_data
+from recurrank.rankers.ranker import Buffer
+
+
+def unseen(catalogue: Catalogue, positions: int, ridge: float = 1.0) -> dict[str, Any]:
+    """What states with scores of all items have in common, before any observation."""
+    d = catalogue.dim
+    return {
+        "columns": columns_of(catalogue.features),
+        "features": np.ascontiguousarray(catalogue.features, dtype=np.float64),
+        "regression": no_data(d, ridge),
+        "score": np.zeros(len(catalogue)),
+        "best": np.arange(positions),
+        "top": np.zeros(positions),
+    }
+
+
+def widths(catalogue: Catalogue) -> dict[str, Any]:
+    """And what confidence widths need."""
+    d = catalogue.dim
+    return {"lower": np.eye(d), "inverse": np.eye(d), "square": np.zeros(len(catalogue))}
 
 
 def columns_of(features: np.ndarray[tuple[int, int], np.dtype[np.floating]]) -> Floats:
@@ -55,6 +79,25 @@ def squares(columns: Floats, inverse: Floats, square: Floats) -> None:
             weight = inverse[i, j] if i == j else 2 * inverse[i, j]
             for item in range(len(square)):
                 square[item] += weight * columns[i, item] * columns[j, item]
+
+
+@inner
+def show_optimistic(state: Any, theta: Floats, width: float, most: float, slate: Buffer) -> None:
+    """The K items of largest min(theta'x + width |x|_{M^-1}, most) in order, M being factored."""
+    invert(state.regression, state.lower, state.inverse)
+    means(state.columns, theta, state.score)
+    squares(state.columns, state.inverse, state.square)
+    for item in range(len(state.score)):
+        state.score[item] = min(state.score[item] + width * math.sqrt(max(state.square[item], 0.0)), most)
+    show_best(state, slate)
+
+
+@inner
+def show_best(state: Any, slate: Buffer) -> None:
+    """The K items of largest score in order."""
+    best_of(state.score, state.best, state.top)
+    for k in range(len(slate.items)):
+        slate.items[k] = state.best[k]
 
 
 @inner

@@ -9,7 +9,7 @@ import pytest
 from tests.naive_rankers import kl_ucb, level, top
 
 import recurrank as rr
-from recurrank.rankers.tournament import in_blocks
+from recurrank.rankers.engines.tournament import in_blocks
 
 
 def literal_choice(inside, constant, t, counts, rewards):
