@@ -64,7 +64,12 @@ class Option:
             return f"{', '.join(others)} or {last}" if others else last
         ends = [f"of at least {self.least:g}"] * (self.least > -math.inf) + [f"above {self.above:g}"] * (self.above > -math.inf)
         ends += [f"at most {self.most:g}" if ends else f"of at most {self.most:g}"] * (self.most < math.inf)
-        many = {"numbers": f"a list with one number per {self.per}", "integer": "a whole number", "boolean": "true or false"}
+        many = {
+            "numbers": f"a list with one number per {self.per}",
+            "integer": "a whole number",
+            "boolean": "true or false",
+            "any": "an object",
+        }
         return " ".join([many.get(self.kind, f"a {self.kind}"), *" and ".join(ends).split()])
 
     def checked(self, value: Any, ranker: Any) -> Any:

@@ -23,7 +23,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from recurrank._arrays import Bools
+from recurrank._arrays import Bools, Floats
 from recurrank.rankers.options import Option, declared
 from recurrank.rankers.ranker import Buffer, Items, Ranker, Seed, register
 from recurrank.slate import as_items
@@ -61,6 +61,10 @@ def drop(state: Own, slate: Buffer) -> None:
         state.object.dropped(slate.items.copy())
 
 
+def recall(state: Own, before: Floats) -> None:
+    """Nothing: how probable its slates are is not known."""
+
+
 class PlainRanker(Ranker):
     """A ranker around an object of an ordinary class; :func:`plain` makes one subclass of this for each such class."""
 
@@ -74,6 +78,7 @@ class PlainRanker(Ranker):
     compiled_learn = learn
     compiled_served = served
     compiled_drop = drop
+    compiled_recall = recall
 
     state: Own
 

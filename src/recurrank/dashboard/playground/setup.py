@@ -76,8 +76,11 @@ class Setup(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 def options() -> dict[str, list[tuple[str, Option]]]:
     """The options of each ranker as fields called ``ranker.option``, empty for the default."""
-    known = {name: [option for option in kind.declared().values() if not option.told] for name, kind in registered().items()}
-    return {name: [(f"{name}.{option.name}", option) for option in several] for name, several in sorted(known.items())}
+    fields: dict[str, list[tuple[str, Option]]] = {}
+    for name, kind in sorted(registered().items()):
+        plain = [option for option in kind.declared().values() if not option.told and option.kind != "any"]
+        fields[name] = [(f"{name}.{option.name}", option) for option in plain]
+    return fields
 
 
 def read(given: Mapping[str, Any]) -> tuple[Setup | None, dict[str, str]]:
