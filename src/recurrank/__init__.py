@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from recurrank.design.spanner import volumetric_spanner
     from recurrank.experiments.compare import compare
     from recurrank.experiments.comparison import Comparison
+    from recurrank.logs.evaluate.report import Evaluation, evaluate
     from recurrank.logs.fit.report import Fit, fit
     from recurrank.logs.sessions import Sessions
     from recurrank.problem import Problem, synthetic, transform
@@ -37,6 +38,7 @@ _HOME = {
     "Client": "recurrank.client",
     "Comparison": "recurrank.experiments.comparison",
     "Design": "recurrank.design.optimal",
+    "Evaluation": "recurrank.logs.evaluate.report",
     "Fit": "recurrank.logs.fit.report",
     "Prior": "recurrank.rankers.prior",
     "Problem": "recurrank.problem",
@@ -46,6 +48,7 @@ _HOME = {
     "Sessions": "recurrank.logs.sessions",
     "Slate": "recurrank.slate",
     "compare": "recurrank.experiments.compare",
+    "evaluate": "recurrank.logs.evaluate.report",
     "fit": "recurrank.logs.fit.report",
     "g_optimal": "recurrank.design.optimal",
     "hot": "recurrank._compiled",
@@ -64,6 +67,7 @@ __all__ = [
     "Client",
     "Comparison",
     "Design",
+    "Evaluation",
     "Fit",
     "Prior",
     "Problem",
@@ -74,6 +78,7 @@ __all__ = [
     "Slate",
     "clicks",
     "compare",
+    "evaluate",
     "fit",
     "g_optimal",
     "hot",

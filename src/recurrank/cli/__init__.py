@@ -22,6 +22,7 @@ COMMANDS = {
     "movielens": "Features and theta from your copy of MovieLens.",
     "yandex": "Rankers on click models fitted to real queries.",
     "fit": "Click models fitted to a log, and which explains it best.",
+    "evaluate": "What another ranking would have earned on a log.",
     "design": "Where to explore a catalogue: its G-optimal design.",
     "serve": "Rank and learn over HTTP.",
     "keys": "Who may use a server.",

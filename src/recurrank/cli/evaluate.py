@@ -1,0 +1,68 @@
+"""``recurrank evaluate``: what another ranking would have earned on a log."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from recurrank.cli.shared import console, json_option, output_path, plugin_option, print_json
+
+FILE = click.Path(path_type=Path)
+
+
+@click.command()
+@click.argument("log", type=FILE)
+@click.option("--policy", required=True, help="shown, order:a,b,c, order:FILE, scores:FILE.csv or ranker:NAME[:option=value].")
+@click.option("--estimators", help="iips, sn-iips, rips, sn-rips, cascade-dr, position, direct; by default all but the last.")
+@click.option("--model", help="The click model of the direct method; by default the one that explains LOG best.")
+@click.option("--interval", default="bootstrap", show_default=True, help="bootstrap or bernstein.")
+@click.option("--seed", default=0, show_default=True, help="Of the bootstrap and of a ranker.")
+@click.option("--plot", type=FILE, help="Draw the estimates into this .png, .svg or .pdf.")
+@json_option
+@plugin_option
+def command(log: Path, plot: Path | None, as_json: bool, **settings: Any) -> None:
+    """Estimate the clicks per page that a policy would have earned on LOG, a file of pages and clicks.
+
+    An estimator that the log cannot support refuses and says why; the exit code is 1 where all of them do.
+    """
+    from recurrank.logs.evaluate.report import evaluate
+
+    if plot is not None:
+        output_path(plot, (".png", ".svg", ".pdf"))
+    found = evaluate(log, **settings)
+    answered = [row for row in found.rows if not row.refused]
+    if plot is not None and answered:
+        found.figure().savefig(plot)
+    if as_json:
+        rows = [{key: None if value != value else value for key, value in row._asdict().items()} for row in found.rows]
+        print_json(
+            {"policy": found.policy, "pages": found.pages, "shown": found.shown, "overlap": found.overlap, "estimates": rows}
+        )
+    else:
+        _print(found)
+    if not answered:
+        raise SystemExit(1)
+
+
+def _print(found: Any) -> None:
+    from rich.table import Table
+
+    from recurrank.logs.evaluate.report import ASSUMES
+
+    out = console()
+    table = Table(title=f"{found.policy}: clicks per page on {found.pages:,} pages (shown: {found.shown:.4f})")
+    for heading in ("estimator", "clicks per page", "95 % interval", "effective pages", "assumes, or refuses because"):
+        table.add_column(heading)
+    for row in found.rows:
+        if row.refused:
+            table.add_row(row.estimator, "refused", "", "", row.refused)
+        else:
+            interval = f"{row.low:.4f} to {row.high:.4f}"
+            says = ASSUMES[row.estimator.partition(" ")[0]]
+            table.add_row(row.estimator, f"{row.value:.4f}", interval, f"{row.effective:,.0f}", says)
+    out.print(table)
+    if found.overlap:
+        shares = ", ".join(f"{share:.0%}" for share in found.overlap)
+        out.print(f"overlap, by position (pages for whose query the log shows the policy's item there): {shares}")

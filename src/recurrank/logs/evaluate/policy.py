@@ -1,0 +1,122 @@
+"""Policies that a log can be asked about.
+
+| text | policy |
+|---|---|
+| ``shown`` | what was shown |
+| ``order:a,b,c`` | these items in this order |
+| ``order:FILE`` | the items in a text file, one per line |
+| ``scores:FILE.csv`` | the items of a page's query by score; columns ``item``, ``score`` and perhaps ``query`` |
+| ``ranker:NAME[:option=value]`` | a ranker that learns while it ranks |
+
+All but the last are a ranking per query: the policy's order of the items that the log has for the query.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from recurrank.logs.sessions import EMPTY, Codes, Sessions, pairs_of
+
+NOWHERE = 1 << 30
+"""The place of an item that an order does not have."""
+
+
+class Policy(NamedTuple):
+    """A policy on a log.
+
+    Attributes:
+        name: as it was asked for.
+        target: by query, the items that it shows, -1 where it has none left; None for what was shown, and for a ranker.
+        ranker: the label of a ranker.
+
+    """
+
+    name: str
+    target: Codes | None = None
+    ranker: str | None = None
+
+
+def policy_of(policy: str | Sequence[str], log: Sessions) -> Policy:
+    """A policy from its text, or from item ids in order; ValueError where the log cannot follow it."""
+    if not isinstance(policy, str):
+        return Policy("order", _target(log, _places(list(policy), log, "policy")))
+    kind, _, rest = policy.partition(":")
+    match kind:
+        case "shown":
+            return Policy("shown")
+        case "order":
+            path = Path(rest)
+            names = path.read_text(encoding="utf-8").split("\n") if path.is_file() else rest.split(",")
+            return Policy(policy, _target(log, _places([name.strip() for name in names if name.strip()], log, policy)))
+        case "scores":
+            return Policy(policy, _by_scores(Path(rest), log))
+        case "ranker" if rest:
+            return Policy(policy, ranker=rest)
+    raise ValueError(f"policy: {policy!r} is unknown; give shown, order:a,b,c, order:FILE, scores:FILE.csv or ranker:NAME")
+
+
+def _places(names: list[str], log: Sessions, policy: str) -> Codes:
+    """By item, its place in an order."""
+    if not names:
+        raise ValueError(f"policy: {policy!r} names no items")
+    numbers = {name: number for number, name in enumerate(log.item_ids)}
+    places = np.full(len(log.item_ids), NOWHERE, np.int32)
+    for place, name in enumerate(names):
+        if name not in numbers:
+            raise ValueError(f"policy: item {name!r} is not in the log")
+        if places[numbers[name]] != NOWHERE:
+            raise ValueError(f"policy: item {name!r} stands twice in the order")
+        places[numbers[name]] = place
+    return places
+
+
+def _target(log: Sessions, places: Codes, by_pair: Codes | None = None) -> Codes:
+    """By query, its items in the order of their places; ``by_pair`` has places by query and item."""
+    pairs, _ = pairs_of(log)
+    place = places[pairs.item] if by_pair is None else by_pair
+    known = place < NOWHERE
+    order = np.lexsort((place[known], pairs.query[known]))
+    query, item = pairs.query[known][order], pairs.item[known][order]
+    begins = np.searchsorted(query, np.arange(len(log.query_ids)))
+    rank = np.arange(len(query)) - begins[query]
+    target = np.full((len(log.query_ids), log.positions), EMPTY, np.int32)
+    kept = rank < log.positions
+    target[query[kept], rank[kept]] = item[kept]
+    return target
+
+
+def _by_scores(path: Path, log: Sessions) -> Codes:
+    if not path.is_file():
+        raise ValueError(f"policy: {path}: no such file; give a CSV file with the columns item and score")
+    scores: dict[tuple[str, str], float] = {}
+    with path.open(encoding="utf-8-sig", newline="") as file:
+        rows = csv.DictReader(file)
+        if not {"item", "score"} <= set(rows.fieldnames or ()):
+            raise ValueError(f"{path}: row 1: columns {', '.join(rows.fieldnames or ())}; give item and score")
+        for row in rows:
+            try:
+                value = float(row["score"])
+            except (TypeError, ValueError):
+                value = float("nan")
+            if not np.isfinite(value):
+                raise ValueError(f"{path}: row {rows.line_num}, column 'score': {row['score']!r} is not a number")
+            scores[row.get("query") or "", row["item"]] = value
+    pairs, _ = pairs_of(log)
+    found = np.array(
+        [
+            scores.get((log.query_ids[q], log.item_ids[i]), scores.get(("", log.item_ids[i]), -np.inf))
+            for q, i in zip(pairs.query, pairs.item, strict=True)
+        ]
+    )
+    if not np.isfinite(found).any():
+        raise ValueError(f"{path}: none of its items is in the log")
+    order = np.lexsort((-found, pairs.query))
+    place = np.full(len(found), NOWHERE, np.int32)
+    place[order] = np.arange(len(found))
+    place[~np.isfinite(found)] = NOWHERE
+    return _target(log, place, by_pair=place)

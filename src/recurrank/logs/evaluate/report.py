@@ -1,0 +1,140 @@
+"""``rr.evaluate``: what a policy would have earned on a log, by several estimators, with what each assumes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from recurrank._frames import frame
+from recurrank.logs.evaluate.modelled import covered, direct, position
+from recurrank.logs.evaluate.policy import policy_of
+from recurrank.logs.evaluate.result import Estimate
+from recurrank.logs.evaluate.weighting import doubly_robust, weighted
+from recurrank.logs.evaluate.weights import Refused
+from recurrank.logs.reading import Log, pages_only, read
+
+ASSUMES = {
+    "iips": "a click depends on the item and its position only",
+    "sn-iips": "a click depends on the item and its position only; slightly biased, less spread",
+    "rips": "a click depends on the item, its position and what stands above it",
+    "sn-rips": "a click depends on the item, its position and what stands above it; slightly biased, less spread",
+    "cascade-dr": "a click depends on the item, its position and what stands above it; a baseline takes off spread",
+    "position": "users click by the position-based model, examination being the same for all queries",
+    "direct": "users click by the fitted click model",
+}
+"""Every estimator with its assumption."""
+DEFAULT = ("iips", "sn-iips", "rips", "sn-rips", "cascade-dr", "position")
+
+
+@dataclass
+class Evaluation:
+    """Estimates of a policy's expected clicks per page.
+
+    Attributes:
+        policy: as it was asked for.
+        pages: of the log.
+        shown: clicks per page of what was shown.
+        rows: one per estimator; a refused one says why.
+        overlap: by position, the share of pages for whose query the log shows the policy's item there; empty for a ranker.
+
+    """
+
+    policy: str
+    pages: int
+    shown: float
+    rows: list[Estimate]
+    overlap: list[float]
+
+    def to_frame(self) -> Any:
+        """One row per estimator, as a DataFrame."""
+        return frame([row._asdict() for row in self.rows])
+
+    def figure(self) -> Any:
+        """Estimates with their intervals, and what was shown (a matplotlib figure)."""
+        from matplotlib.figure import Figure
+
+        answered = [row for row in self.rows if not row.refused]
+        figure = Figure(figsize=(7, 1 + 0.4 * len(answered)), layout="constrained")
+        axes = figure.subplots()
+        places = np.arange(len(answered))
+        values = np.array([row.value for row in answered])
+        ends = np.array([[row.value - row.low, row.high - row.value] for row in answered]).reshape(-1, 2).T
+        axes.errorbar(values, places, xerr=ends, fmt="o")
+        axes.axvline(self.shown, linestyle=":", color="grey", label="what was shown")
+        axes.set(yticks=places, yticklabels=[row.estimator for row in answered], xlabel="clicks per page", title=self.policy)
+        axes.invert_yaxis()
+        axes.legend(frameon=False)
+        return figure
+
+
+def evaluate(
+    log: Log | str | Path,
+    policy: str | Sequence[str],
+    estimators: str | Sequence[str] | None = None,
+    *,
+    model: str | None = None,
+    interval: str = "bootstrap",
+    seed: int = 0,
+) -> Evaluation:
+    """What a policy would have earned on a log, in clicks per page.
+
+    Args:
+        log: a file, or :class:`~recurrank.logs.sessions.Sessions`. Weights need its ``propensity``, and for rips and
+            cascade-dr its ``joint``.
+        policy: "shown", "order:a,b,c", "order:FILE", "scores:FILE.csv", "ranker:NAME", or item ids in order.
+        estimators: names, or one text separated by commas; by default all but "direct", which fits click models.
+        model: of the direct method, by default the one that explains the log best.
+        interval: "bootstrap" or "bernstein" (of the estimators that are means over pages).
+        seed: of the bootstrap and of a ranker.
+
+    >>> from recurrank.logs.sessions import Sessions
+    >>> rng = np.random.default_rng(0)
+    >>> items = np.argsort(rng.random((4000, 3)), axis=1)[:, :2].astype(np.int32)
+    >>> clicks = (rng.random((4000, 2)) < np.array([0.8, 0.5, 0.1])[items] * [1, 0.5]).astype(np.uint8)
+    >>> third = np.full((4000, 2), 1 / 3)
+    >>> log = Sessions(np.zeros(4000, np.int32), items, clicks, [""], list("abc"), propensity=third)
+    >>> row = evaluate(log, ["a", "b"], "iips").rows[0]  # the truth is 0.8 + 0.25
+    >>> bool(row.low < 1.05 < row.high)
+    True
+
+    """
+    names = _names(estimators)
+    if interval not in ("bootstrap", "bernstein"):
+        raise ValueError(f"interval: {interval!r} is unknown; choose bootstrap or bernstein")
+    sessions = pages_only(read(log), "log")
+    asked = policy_of(policy, sessions)
+    if estimators is None and asked.ranker is not None:
+        names = ["direct"]
+    rows = []
+    for name in names:
+        try:
+            if asked.ranker is not None and name != "direct":
+                raise Refused(
+                    "a ranker that learns depends on clicks that the log does not have; only the direct method runs it"
+                )
+            if name == "direct":
+                rows.append(direct(sessions, asked, model, seed))
+            elif name == "position":
+                rows.append(position(sessions, asked))
+            elif name == "cascade-dr":
+                rows.append(doubly_robust(sessions, asked, interval, seed))
+            else:
+                rows.append(weighted(sessions, asked, name, interval, seed))
+        except Refused as reason:
+            nothing = float("nan")
+            rows.append(Estimate(name, nothing, nothing, nothing, nothing, 0.0, str(reason)))
+    overlap = covered(sessions, asked).tolist() if asked.target is not None else []
+    return Evaluation(asked.name, len(sessions), float(sessions.clicks.sum() / len(sessions)), rows, overlap)
+
+
+def _names(estimators: str | Sequence[str] | None) -> list[str]:
+    given = estimators if estimators is not None else DEFAULT
+    names = [name.strip().lower() for name in (given.split(",") if isinstance(given, str) else given)]
+    for name in names:
+        if name not in ASSUMES:
+            raise ValueError(f"estimators: {name!r} is unknown; choose from {', '.join(ASSUMES)}")
+    return names

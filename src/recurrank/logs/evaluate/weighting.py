@@ -1,0 +1,95 @@
+"""Estimators by weights: item-position (IIPS), reward-interaction (RIPS), self-normalised versions, cascade doubly robust.
+
+| estimator | clicks at k depend on | formula, mean over pages of |
+|---|---|---|
+| iips (Li et al. 2018) | the item at k and the position | sum_k w_k c_k |
+| rips (McInerney et al. 2020) | the items at 1, ..., k | sum_k W_k c_k |
+| cascade-dr (Kiyohara et al. 2022) | the items at 1, ..., k | sum_k [ W_k (c_k - Q_k(a_1..k)) + W_(k-1) V_k ] |
+
+w and W are those of ``weights.py``; a self-normalised version (sn-) divides each position's sum by that of its weights. The
+baseline of the doubly robust one is Q_k = q_k(a_k) + V_(k+1), V_k being the sum of q_j at the policy's items from k down, and q
+the click rate by query, item and position, from the other half of the pages. W_k V_(k+1) then cancels all along the page:
+
+    sum_k q_k(policy's item) + sum_k W_k (c_k - q_k(a_k)).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+
+from recurrank._arrays import Bools, Floats
+from recurrank.logs.evaluate.intervals import bernstein, bootstrap
+from recurrank.logs.evaluate.policy import Policy
+from recurrank.logs.evaluate.result import Estimate
+from recurrank.logs.evaluate.weights import check, effective, marginal, prefix
+from recurrank.logs.sessions import EMPTY, Codes, Marks, Pairs, Sessions, code_pairs, pairs_of
+
+SHRINK = 10.0
+"""Pages that the click rate of a position is worth in the baseline of an item there."""
+
+
+def weighted(log: Sessions, policy: Policy, name: str, interval: str, seed: int) -> Estimate:
+    """iips, rips, sn-iips or sn-rips."""
+    weights, active = _checked(log, policy, prefix if name.endswith("rips") else marginal)
+    earned = weights * log.clicks
+    least = float(effective(weights)[active.any(axis=0)].min())
+    if name.startswith("sn-"):
+        present = active.any(axis=0)
+        expected = weights[:, present] / active.mean(axis=0)[present]  # 1 in mean
+        value = float((earned[:, present].sum(axis=0) / np.maximum(expected.sum(axis=0), 1e-300)).sum())
+        return Estimate(name, value, *bootstrap(earned[:, present], expected, seed), least)
+    pages = earned.sum(axis=1)
+    return Estimate(name, float(pages.mean()), *_interval(pages, weights, interval, seed), least)
+
+
+def doubly_robust(log: Sessions, policy: Policy, interval: str, seed: int) -> Estimate:
+    """cascade-dr."""
+    weights, active = _checked(log, policy, prefix)
+    pages = np.zeros(len(log))
+    half = np.arange(len(log)) % 2 == 1
+    pairs, coded = pairs_of(log)
+    wanted = coded if policy.target is None else _coded_target(log, policy.target, pairs)[log.query]
+    for fold in (half, ~half):
+        rate = _rates(coded[~fold], log.clicks[~fold], len(pairs))
+        there, asked = (rate[rows[fold], np.arange(log.positions)] for rows in (coded, wanted))
+        pages[fold] = np.where(active[fold], asked + weights[fold] * (log.clicks[fold] - there), 0.0).sum(axis=1)
+    least = float(effective(weights)[active.any(axis=0)].min())
+    return Estimate("cascade-dr", float(pages.mean()), *_interval(pages, weights, interval, seed), least)
+
+
+def _checked(log: Sessions, policy: Policy, kind: Callable[[Sessions, Policy], Floats]) -> tuple[Floats, Bools]:
+    """Weights, zero where the page or the policy has no such position, and where both have it; or a refusal."""
+    active: Bools = log.items != EMPTY
+    if policy.target is not None:
+        active &= policy.target[log.query] != EMPTY
+    weights: Floats = np.where(active, kind(log, policy), 0.0)
+    check(weights, active)
+    return weights, active
+
+
+def _interval(pages: Floats, weights: Floats, interval: str, seed: int) -> tuple[float, float, float]:
+    if interval == "bernstein":
+        return bernstein(pages, float(weights.max()) * weights.shape[1])
+    return bootstrap(pages, None, seed)
+
+
+def _rates(coded: Codes, clicks: Marks, pairs: int) -> Floats:
+    """Click rates by pair and position, drawn to the position's; the last row (index -1) is for pairs that the log lacks."""
+    shown = coded >= 0
+    positions = coded.shape[1]
+    by_position = clicks.sum(axis=0) / np.maximum(shown.sum(axis=0), 1)
+    keys = (coded.astype(np.int64) * positions + np.arange(positions))[shown]
+    count = np.bincount(keys, minlength=pairs * positions).reshape(-1, positions)
+    clicked = np.bincount(keys, clicks[shown], pairs * positions).reshape(-1, positions)
+    return np.vstack([(clicked + SHRINK * by_position) / (count + SHRINK), by_position])
+
+
+def _coded_target(log: Sessions, target: Codes, pairs: Pairs) -> Codes:
+    """The policy's items by query in terms of pairs, -1 for those that the log lacks."""
+    queries = np.arange(len(log.query_ids), dtype=np.int32)
+    asked = replace(log, query=queries, items=target, clicks=np.zeros(target.shape, np.uint8))
+    items = np.arange(len(log.item_ids), dtype=np.int32)
+    return np.maximum(code_pairs(asked, pairs, queries, items), -1)
