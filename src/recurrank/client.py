@@ -44,6 +44,8 @@ class ServedSlate(NamedTuple):
     slate: str
     items: list[str]
     version: int
+    propensity: list[float | None] | None = None
+    joint: float | None = None
 
 
 class _Call(NamedTuple, Generic[T]):
@@ -62,8 +64,9 @@ def _create(name: str, positions: int, items: Iterable[tuple[str, Sequence[float
     return _Call("PUT", f"/v1/rankers/{name}", lambda answer: bool(answer["created"]), body, CREATING)
 
 
-def _rank(name: str, slate: str | None) -> _Call[ServedSlate]:
-    return _Call("POST", f"/v1/rankers/{name}/rank", lambda answer: ServedSlate(**answer), {"slate": slate or new_id()})
+def _rank(name: str, slate: str | None, propensity: bool) -> _Call[ServedSlate]:
+    body = {"slate": slate or new_id(), **({"propensity": True} if propensity else {})}
+    return _Call("POST", f"/v1/rankers/{name}/rank", lambda answer: ServedSlate(**answer), body)
 
 
 def _feedback(slate: str | ServedSlate, clicked: Iterable[int] | None, clicks: Iterable[int] | None, final: bool) -> _Call[str]:
@@ -159,9 +162,9 @@ class Client:
         """Make a ranker of ``(id, features)`` items; True if it is new, False if the same one existed."""
         return self._make(_create(name, positions, items, settings))
 
-    def rank(self, name: str, slate: str | None = None) -> ServedSlate:
-        """A slate to show."""
-        return self._make(_rank(name, slate))
+    def rank(self, name: str, slate: str | None = None, *, propensity: bool = False) -> ServedSlate:
+        """A slate to show; with ``propensity``, how probable what it shows was."""
+        return self._make(_rank(name, slate, propensity))
 
     def feedback(
         self,
@@ -224,9 +227,9 @@ class AsyncClient:
         """Make a ranker of ``(id, features)`` items; True if it is new, False if the same one existed."""
         return await self._make(_create(name, positions, items, settings))
 
-    async def rank(self, name: str, slate: str | None = None) -> ServedSlate:
-        """A slate to show."""
-        return await self._make(_rank(name, slate))
+    async def rank(self, name: str, slate: str | None = None, *, propensity: bool = False) -> ServedSlate:
+        """A slate to show; with ``propensity``, how probable what it shows was."""
+        return await self._make(_rank(name, slate, propensity))
 
     async def feedback(
         self,

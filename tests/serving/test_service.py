@@ -13,7 +13,7 @@ import pytest
 
 import recurrank as rr
 from recurrank.catalogue import Catalogue
-from recurrank.serving.events import Kind
+from recurrank.serving.events import Kind, slate_size
 from recurrank.serving.fold import COUNTS, Fold, new_fold
 from recurrank.serving.service import Conflict, NotFound, Service, Settings
 from recurrank.serving.spec import RankerSpec
@@ -85,7 +85,7 @@ def literal(service: Service, name: str) -> tuple:
             continue
         items = np.frombuffer(event.payload[: 4 * k], "<i4").astype(np.int64)
         marks = np.full((k, 2), -1, np.int64)
-        explored = np.frombuffer(event.payload[4 * k :], "<i8").reshape(-1, 2)
+        explored = np.frombuffer(event.payload[4 * k : slate_size(event.payload, k)], "<i8").reshape(-1, 2)
         marks[: len(explored)] = explored
         slate = rr.Slate(items, marks, 0, ranker.identity)
         if event.kind == Kind.SERVED:
@@ -147,7 +147,7 @@ def test_an_event_that_cannot_be_is_refused_and_those_before_it_are_folded(tmp_p
     good = events[5]
     wrong = {
         "short": good._replace(payload=good.payload[: 4 * K - 4]),
-        "odd": good._replace(payload=good.payload + b"1234"),
+        "odd": good._replace(payload=good.payload + b"123"),
         "long": good._replace(payload=good.payload[: 4 * K] + bytes(16 * (K + 1))),
         "item": good._replace(payload=np.array([ITEMS, 0, 1, 2], "<i4").tobytes()),
         "clicks": good._replace(clicks=b"12"),

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from recurrank.serving.events import Event, Kind, unpack_clicks, unpack_items
+from recurrank.serving.events import Event, Kind, unpack_chances, unpack_clicks, unpack_items
 from recurrank.serving.fold import digest_of, intact, new_fold, unpack_catalogue
 from recurrank.serving.spec import LoggedSpec
 from recurrank.serving.store.base import Store, StoredRanker
@@ -79,6 +79,8 @@ def export(store: Store, path: Path) -> int:
             ("served", pa.int64()),
             ("items", pa.list_(pa.string())),
             ("clicks", pa.list_(pa.bool_())),
+            ("propensity", pa.list_(pa.float64())),
+            ("joint", pa.float64()),
         ]
     )
     partial, count = path.with_name(path.name + ".partial"), 0
@@ -108,8 +110,11 @@ def _row(event: Event, stored: StoredRanker | None, ids: dict[int, tuple[str, ..
         "served": event.served or None,
         "items": None,
         "clicks": None,
+        "propensity": None,
+        "joint": None,
     }
     if stored and event.payload:
+        row["propensity"], row["joint"] = unpack_chances(event.payload, stored.positions)
         row["items"] = [ids[stored.number][item] for item in unpack_items(event.payload, stored.positions)]
     if stored and event.kind in (Kind.LEARNED, Kind.REPORTED):
         row["clicks"] = unpack_clicks(event.clicks, stored.positions).tolist()

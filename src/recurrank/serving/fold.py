@@ -26,7 +26,7 @@ from recurrank.rankers.ranker import Buffer, Ranker
 from recurrank.rankers.saving import load
 from recurrank.seeds import Given
 from recurrank.serving import rounds
-from recurrank.serving.events import Event, Kind
+from recurrank.serving.events import Event, Kind, slate_size
 from recurrank.serving.spec import STREAMS, LoggedSpec, RankerSpec
 from recurrank.serving.tally import Tally
 
@@ -85,16 +85,18 @@ class Fold:
 
     def _apply(self, slates: list[Event]) -> None:
         ranker, positions = self.ranker, self.ranker.positions
-        sizes = np.fromiter((_size(event.payload) for event in slates), np.int64, len(slates))
-        wrong = (sizes < 4 * positions) | (sizes > 20 * positions) | ((sizes - 4 * positions) % 16 != 0)
+        sizes = np.fromiter((slate_size(event.payload, positions) for event in slates), np.int64, len(slates))
         width = (positions + 7) // 8
+        wrong = sizes < 0
         wrong |= np.fromiter((_size(event.clicks) not in (0, width) for event in slates), np.bool_, len(slates))
         if wrong.any():
             first = int(np.argmax(wrong))
             if first:
                 self._apply(slates[:first])
             raise _strange(slates[first])
-        words = np.frombuffer(b"".join([event.payload for event in slates]), "<i4")
+        words = np.frombuffer(
+            b"".join([event.payload[:size] for event, size in zip(slates, sizes.tolist(), strict=True)]), "<i4"
+        )
         none = bytes(width)
         bits = np.frombuffer(b"".join([event.clicks or none for event in slates]), np.uint8).reshape(-1, width)
         kinds = np.fromiter((event.kind for event in slates), np.int8, len(slates))

@@ -13,7 +13,7 @@ from recurrank._compiled import interpreted
 from recurrank.catalogue import Catalogue
 from recurrank.rankers.ranker import Buffer, Ranker
 from recurrank.serving import rounds
-from recurrank.serving.events import Event, Kind, pack_slates
+from recurrank.serving.events import Chances, Event, Kind, pack_slates
 from recurrank.serving.fold import Fold, sealed
 from recurrank.serving.spec import LoggedSpec
 from recurrank.serving.store.base import Snapshot, StoredRanker
@@ -99,18 +99,19 @@ class HostedRanker:
         """So many slates, last one first. Sets how many are to be drawn the next time: as many as the time for it allows."""
         positions = self.spec.positions
         items, marks = np.empty((many, positions), np.int32), np.empty((many, positions, 2), np.int64)
-        used = np.empty(many, np.int64)
+        used, before = np.empty(many, np.int64), np.zeros(2 * positions)
+        chances = Chances(np.empty((many, positions)), np.empty(many))
         began = time.perf_counter()
         loop = rounds.draw if view.compiled else interpreted(rounds.draw)
 
         def draw(state: Any, rng: np.random.Generator) -> tuple[int, bool]:
-            loop(state, rng, slate, items, marks, used)
+            loop(state, rng, slate, items, marks, used, before, chances)
             return 0, False
 
         view.advance(draw)
         within = AHEAD_SECONDS / max(time.perf_counter() - began, 1e-9) * many
         self._many = max(1, min(AHEAD, 2 * many, int(within)))
-        return pack_slates(items, marks, used)[::-1]
+        return pack_slates(items, marks, used, chances if view.compiled_propensity is not None else None)[::-1]
 
     def wants_renewal(self, now: float, settings: Settings) -> bool:
         """Whether the view is so far behind what was learned that it should be replaced."""

@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from recurrank._arrays import Bools, Ints
+from recurrank._arrays import Bools, Floats, Ints
 from recurrank._compiled import loop
-from recurrank.rankers.ranker import Buffer, drop, learn, rank, served
-from recurrank.serving.events import Kind
+from recurrank.rankers.ranker import Buffer, drop, learn, propensity, rank, recall, served
+from recurrank.serving.events import Chances, Kind
 from recurrank.serving.tally import Tally, tally_round
 
 SERVED, LEARNED, DROPPED = int(Kind.SERVED), int(Kind.LEARNED), int(Kind.DROPPED)
@@ -20,11 +20,15 @@ DUE, STRANGE = 1, 2
 
 
 @loop
-def draw(state: Any, rng: np.random.Generator, slate: Buffer, items: Any, marks: Ints, used: Ints) -> None:
+def draw(
+    state: Any, rng: np.random.Generator, slate: Buffer, items: Any, marks: Ints, used: Ints, before: Floats, chances: Chances
+) -> None:
     """As many slates as ``items`` has rows; ``used`` is how many rows of each one's marks say something."""
     positions = len(slate.items)
     for i in range(len(items)):
+        recall(state, before)
         rank(state, rng, slate)
+        chances.joint[i] = propensity(state, before, slate, chances.marginal[i])
         used[i] = positions
         for k in range(positions):
             items[i, k] = slate.items[k]

@@ -21,7 +21,7 @@ import structlog
 
 from recurrank.catalogue import Catalogue
 from recurrank.serving.commit import Committer
-from recurrank.serving.events import unpack_items
+from recurrank.serving.events import unpack_chances, unpack_items
 from recurrank.serving.hosted import HostedRanker, Settings
 from recurrank.serving.learner import Clock, Learner
 from recurrank.serving.registry import Conflict, NotFound, Registry, Unavailable
@@ -40,11 +40,17 @@ CLOSE = 2.5
 
 
 class Ranked(NamedTuple):
-    """A slate to show: its id, the items' ids in order, and the event up to which the ranking knows the log."""
+    """A slate to show: its id, the items' ids in order, and the event up to which the ranking knows the log.
+
+    ``propensity`` and ``joint`` are how probable each item was at its position and the whole slate, where
+    that was asked for and the algorithm can say.
+    """
 
     slate: str
     items: list[str]
     version: int
+    propensity: list[float | None] | None = None
+    joint: float | None = None
 
 
 class Service:
@@ -109,15 +115,16 @@ class Service:
         """All rankers' names, in order."""
         return self.registry.names()
 
-    def rank(self, name: str, slate: str | None = None) -> Ranked:
+    def rank(self, name: str, slate: str | None = None, propensity: bool = False) -> Ranked:
         """A slate to show, written before it is returned. The same ``slate`` id again gives the same slate."""
         hosted, operation, version = self._draw(name, slate)
-        return self._ranked(hosted, operation, version, self._committer.submit([operation])[0].payload)
+        return self._ranked(hosted, operation, version, self._committer.submit([operation])[0].payload, propensity)
 
-    async def rank_async(self, name: str, slate: str | None = None) -> Ranked:
+    async def rank_async(self, name: str, slate: str | None = None, propensity: bool = False) -> Ranked:
         """:meth:`rank` without blocking an event loop."""
         hosted, operation, version = self._draw(name, slate)
-        return self._ranked(hosted, operation, version, (await self._committer.submit_async([operation]))[0].payload)
+        [served] = await self._committer.submit_async([operation])
+        return self._ranked(hosted, operation, version, served.payload, propensity)
 
     def feedback(self, reports: Sequence[Report]) -> list[str]:
         """The status of each report: learned, open, duplicate, late, unknown or invalid."""
@@ -169,13 +176,14 @@ class Service:
         payload, version = hosted.draw()
         return hosted, Serve(slate or new_id(), hosted.stored.number, payload), version
 
-    def _ranked(self, hosted: HostedRanker, operation: Serve, version: int, payload: bytes | None) -> Ranked:
+    def _ranked(self, hosted: HostedRanker, operation: Serve, version: int, payload: bytes | None, propensity: bool) -> Ranked:
         if payload is None:
             if self.registry.find(hosted.stored.name) is not hosted:
                 raise NotFound(f"name: there is no ranker called {hosted.stored.name!r}")
             raise Conflict(f"slate: {operation.slate!r} is a slate of another ranker; choose another id")
         items = unpack_items(payload, hosted.spec.positions)
-        return Ranked(operation.slate, [hosted.ids[item] for item in items], version)
+        chances = unpack_chances(payload, hosted.spec.positions) if propensity else ()
+        return Ranked(operation.slate, [hosted.ids[item] for item in items], version, *chances)
 
     def _counted(self, statuses: list[str]) -> list[str]:
         self.reported.update(statuses)

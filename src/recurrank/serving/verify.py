@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 from recurrank.serving import chain
-from recurrank.serving.events import Event, Kind
+from recurrank.serving.events import Event, Kind, slate_size
 from recurrank.serving.fold import intact, unpack_catalogue
 from recurrank.serving.store.base import Head, Row, Status, Store, StoreError
 
@@ -173,8 +173,8 @@ class _Log:
         row = self.rankers.get(event.ranker)
         if row is None or not isinstance(row.positions, int):
             return
-        size, k = len(event.payload), row.positions
-        if event.kind == Kind.SERVED and (size < 4 * k or size > 20 * k or (size - 4 * k) % 16):
+        k = row.positions
+        if event.kind == Kind.SERVED and slate_size(event.payload, k) < 0:
             self.faults(f"event {event.seq}: its payload is not a slate of {k} positions")
         if len(event.clicks) not in (0, (k + 7) // 8):
             self.faults(f"event {event.seq}: its clicks are not those of {k} positions")

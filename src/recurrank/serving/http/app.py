@@ -100,7 +100,7 @@ def _slate_routes(service: Service) -> list[Route]:
     async def rank(request: Request) -> Answer:
         """A slate to show. It is on disk before it is answered; the same id again gives the same slate."""
         asked = _read_ask(request.body) if request.body else None
-        ranked = await service.rank_async(request.parameters[0], asked.slate if asked else None)
+        ranked = await service.rank_async(request.parameters[0], *((asked.slate, asked.propensity) if asked else ()))
         return Answer(_encode(s.RankedSlate(*ranked)))
 
     @route("POST", "/v1/feedback", "feedback", Operation("feedback", "slates", list[s.Reported]))

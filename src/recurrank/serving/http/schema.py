@@ -39,14 +39,20 @@ class AskSlate(Struct, forbid_unknown_fields=True):
     """What to call the slate: the same id again gives the same slate. Without one the server chooses."""
 
     slate: SlateId | None = None
+    propensity: Annotated[bool, Meta(description="whether to tell how probable what is shown was")] = False
 
 
-class RankedSlate(Struct):
-    """A slate to show, best place first. ``version`` is the event up to which the ranking knows the log."""
+class RankedSlate(Struct, omit_defaults=True):
+    """A slate to show, best item first. ``version`` is the event up to which the ranking knows the log.
+
+    ``propensity`` and ``joint``, if asked for and known: the probabilities of each item at its position and of the whole slate.
+    """
 
     slate: str
     items: list[str]
     version: int
+    propensity: list[float | None] | None = None
+    joint: float | None = None
 
 
 class NewReport(Struct, forbid_unknown_fields=True):

@@ -1,0 +1,83 @@
+"""Probabilities of slates in the log: packed and unpacked, exported, returned on request; older slates have none."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.serving.running import ITEMS
+
+import recurrank as rr
+from recurrank.serving.audit import export
+from recurrank.serving.events import Chances, pack_slates, slate_size, unpack_chances, unpack_items
+from recurrank.serving.service import Service
+from recurrank.serving.spec import RankerSpec
+from recurrank.serving.store import open_store
+
+CATALOGUE = rr.Catalogue(np.array([features for _, features in ITEMS], float), [item for item, _ in ITEMS])
+
+
+def packed(marginal, joint, marks=0):
+    positions = len(marginal)
+    items, marked = np.arange(positions, dtype=np.int32)[None], np.full((1, positions, 2), 7, np.int64)
+    chances = Chances(np.array([marginal], float), np.array([joint], float))
+    return pack_slates(items, marked, np.array([marks]), chances)[0]
+
+
+@given(
+    st.lists(st.one_of(st.floats(2**-14, 1), st.just(float("nan")), st.just(0.0)), min_size=1, max_size=40),
+    st.floats(2**-100, 1),
+    st.data(),
+)
+def test_what_is_packed_is_unpacked(marginal, joint, data):
+    """To half a unit of half precision, 2^-11; the joint to single precision."""
+    if joint > 1 - 2**-24:
+        marginal = [1.0] * len(marginal)
+    positions, marks = len(marginal), data.draw(st.integers(0, len(marginal)))
+    payload = packed(marginal, joint, marks)
+    assert slate_size(payload, positions) == 4 * positions + 16 * marks
+    assert unpack_items(payload, positions) == tuple(range(positions))
+    found, whole = unpack_chances(payload, positions)
+    np.testing.assert_allclose(found, marginal, rtol=2**-11)
+    assert whole == pytest.approx(joint, rel=2**-23)
+
+
+@pytest.mark.parametrize(
+    ("marginal", "joint", "size"), [([1.0] * 10, 1.0, 4), ([0.1] * 10, 1e-9, 8), ([0.2, *[0.9] * 9], 0.2, 12)]
+)
+def test_how_much_it_takes(marginal, joint, size):
+    assert len(packed(marginal, joint)) == 40 + size
+
+
+@pytest.mark.parametrize("payload", [b"", bytes(7), bytes(41), bytes(40 + 12), bytes(40 + 16 * 11), "a" * 40, None])
+def test_what_is_not_a_slate(payload):
+    assert slate_size(payload, 10) == -1
+
+
+def test_slates_of_older_versions_have_none():
+    payload = np.arange(10, dtype="<i4").tobytes() + bytes(32)
+    assert slate_size(payload, 10) == 72
+    assert unpack_chances(payload, 10) == (None, None)
+
+
+@pytest.mark.parametrize("algorithm", ["recurrank", "cascade-lints"])
+def test_they_are_stored_returned_and_exported(tmp_path, algorithm):
+    pq = pytest.importorskip("pyarrow.parquet")
+    service = Service(open_store(f"sqlite:///{tmp_path}/log.db"), seed=0, start=False)
+    try:
+        service.create("films", RankerSpec(algorithm=algorithm, positions=2), CATALOGUE)
+        known = algorithm != "cascade-lints"
+        asked = [service.rank("films", propensity=True) for _ in range(20)]
+        assert all((slate.propensity is not None) == known == (slate.joint is not None) for slate in asked)
+        assert service.rank("films").propensity is None
+        assert service.rank("films", asked[0].slate, propensity=True) == asked[0]
+        if known:
+            assert all(0 < slate.joint <= min(slate.propensity) * (1 + 2**-10) for slate in asked)
+        service.step()
+        export(service.store, tmp_path / "log.parquet")
+    finally:
+        service.close()
+    rows = [row for row in pq.read_table(tmp_path / "log.parquet").to_pylist() if row["kind"] == "served"]
+    assert [row["propensity"] for row in rows[:20]] == [slate.propensity for slate in asked]
+    assert [row["joint"] for row in rows[:20]] == [slate.joint for slate in asked]
