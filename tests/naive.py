@@ -158,6 +158,28 @@ def chain_pattern(alpha, clicks, alpha1, alpha2, alpha3):
     return _chain_pattern(alpha, clicks, lambda k, clicked: alpha2 * (1 - alpha[k]) + alpha3 * alpha[k] if clicked else alpha1)
 
 
+def mixture_sample(alpha, rng, examination, share):
+    if rng.random() < share:
+        return position_sample(alpha, rng, examination)
+    return cascade_sample(alpha, rng)
+
+
+def mixture_pattern(alpha, clicks, examination, share):
+    return share * position_pattern(alpha, clicks, examination) + (1 - share) * cascade_pattern(alpha, clicks)
+
+
+def _hidden(alpha, hiding):
+    return [math.prod(1 - hiding * a for a in alpha[:k]) for k in range(len(alpha))]
+
+
+def setwise_sample(alpha, rng, hiding):
+    return position_sample(alpha, rng, _hidden(alpha, hiding))
+
+
+def setwise_pattern(alpha, clicks, hiding):
+    return position_pattern(alpha, clicks, _hidden(alpha, hiding))
+
+
 def factored_sample(alpha, rng, chi):
     return [rng.random() < chi[k] * a for k, a in enumerate(alpha)]
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 
 import numpy as np
+from tests.naive_anchored import Anchored
 from tests.naive_balanced import Balanced
 
 
@@ -541,4 +542,4 @@ class RankedBandits(_Counting):
                 self.rewards[k, chosen] += reward
 
 
-TWINS |= {"ranked-bandits": RankedBandits, "balanced": Balanced}
+TWINS |= {"ranked-bandits": RankedBandits, "balanced": Balanced, "anchored": Anchored}

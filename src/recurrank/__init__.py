@@ -9,7 +9,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from recurrank import clicks, rankers, theory
+    from recurrank import clicks, rankers, requests, theory
     from recurrank._compiled import hot
     from recurrank.catalogue import Catalogue
     from recurrank.client import AsyncClient, Client
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from recurrank.logs.fit.report import Fit, fit
     from recurrank.logs.sessions import Sessions
     from recurrank.problem import Problem, synthetic, transform
+    from recurrank.rankers.anchored import Anchored
     from recurrank.rankers.balanced import Balanced
     from recurrank.rankers.prior import Prior
     from recurrank.rankers.ranker import Ranker
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOME = {
+    "Anchored": "recurrank.rankers.anchored",
     "AsyncClient": "recurrank.client",
     "Balanced": "recurrank.rankers.balanced",
     "Catalogue": "recurrank.catalogue",
@@ -58,9 +60,10 @@ _HOME = {
     "transform": "recurrank.problem",
     "volumetric_spanner": "recurrank.design.spanner",
 }
-_MODULES = ("clicks", "rankers", "theory")
+_MODULES = ("clicks", "rankers", "requests", "theory")
 
 __all__ = [
+    "Anchored",
     "AsyncClient",
     "Balanced",
     "Catalogue",
@@ -84,6 +87,7 @@ __all__ = [
     "hot",
     "load",
     "rankers",
+    "requests",
     "simulate",
     "synthetic",
     "theory",

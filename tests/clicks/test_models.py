@@ -13,6 +13,7 @@ from tests import naive
 
 import recurrank as rr
 from recurrank.clicks import model as registry
+from recurrank.clicks.filtering import examined_given_clicks
 from recurrank.clicks.model import models
 
 POSITIONS = 4
@@ -49,6 +50,10 @@ def case(seed, name):
             return clicks.DynamicBayesian(alpha, satisfaction, gamma), lambda items: (satisfaction[items], gamma)
         case "click-chain":
             return clicks.ClickChain(alpha, a1, a2, a3), lambda items: (a1, a2, a3)
+        case "mixture":
+            return clicks.Mixture(alpha, examination, gamma), lambda items: (examination, gamma)
+        case "set-dependent":
+            return clicks.SetDependent(alpha, gamma), lambda items: (gamma,)
         case "factored":
             return clicks.Factored(alpha, chi), lambda items: ([chi(items, k) for k in range(len(items))],)
 
@@ -62,6 +67,8 @@ SHORT = {
     "dynamic-bayesian": "bayesian",
     "click-chain": "chain",
     "factored": "factored",
+    "mixture": "mixture",
+    "set-dependent": "setwise",
 }
 NAMES = list(SHORT)
 
@@ -82,6 +89,19 @@ def test_expected_is_the_sum_over_all_patterns(name, seed, length):
     expected = naive.marginals(lambda c: pattern(alpha, c, *parameters(items)), length)
     np.testing.assert_allclose(model.expected(items), expected, atol=1e-12)
     np.testing.assert_allclose(model.examine(items) * alpha, expected, atol=1e-12)
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if name != "factored"])
+def test_examination_given_clicks_makes_the_joint_law(name):
+    """P(pattern) = prod of e_k alpha or 1 - e_k alpha, e_k = P(examined at k | clicks above)."""
+    model, parameters = case(3, name)
+    items = np.array([4, 1, 0, 2])
+    pattern, examined = getattr(naive, f"{SHORT[name]}_pattern"), np.zeros(4)
+    for clicks in itertools.product([False, True], repeat=4):
+        examined_given_clicks(model.state, items, np.array(clicks), examined)
+        chances = examined * model.attraction[items]
+        product = np.prod(np.where(clicks, chances, 1 - chances))
+        assert product == pytest.approx(pattern(model.attraction[items], clicks, *parameters(items)), abs=1e-12)
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -12,6 +12,7 @@ import recurrank as rr
 
 ITEMS, DIM, POSITIONS, ROUNDS = 30, 4, 5, 100_000
 OWN = {
+    "anchored": "position",
     "balanced": "position",
     "batchrank": "position",
     "c3-ucb": "cascade",

@@ -9,10 +9,12 @@ from recurrank.clicks.dependent import DependentClick
 from recurrank.clicks.document import DocumentBased
 from recurrank.clicks.factored import Factored
 from recurrank.clicks.fitted import Fitted, load
+from recurrank.clicks.mixture import Mixture
 from recurrank.clicks.model import ClickModel
 from recurrank.clicks.plain import plain
 from recurrank.clicks.position import PositionBased
 from recurrank.clicks.presets import make, names
+from recurrank.clicks.setwise import SetDependent
 
 __all__ = [
     "Cascade",
@@ -23,7 +25,9 @@ __all__ = [
     "DynamicBayesian",
     "Factored",
     "Fitted",
+    "Mixture",
     "PositionBased",
+    "SetDependent",
     "UserBrowsing",
     "assumptions",
     "load",

@@ -6,8 +6,19 @@ import numpy as np
 
 from recurrank._arrays import Bools, Floats, Ints
 from recurrank._compiled import hot
-from recurrank.clicks import bayesian, browsing, cascade, chain, dependent, document, position
-from recurrank.clicks.model import BAYESIAN, BROWSING, CASCADE, DEPENDENT, DOCUMENT, POSITION, ClickState, compiles
+from recurrank.clicks import bayesian, browsing, cascade, chain, dependent, document, mixture, position, setwise
+from recurrank.clicks.model import (
+    BAYESIAN,
+    BROWSING,
+    CASCADE,
+    DEPENDENT,
+    DOCUMENT,
+    MIXTURE,
+    POSITION,
+    SETWISE,
+    ClickState,
+    compiles,
+)
 
 
 @hot
@@ -24,6 +35,10 @@ def examine(state: ClickState, items: Ints, chi: Floats) -> None:
         browsing.examine(state, items, chi)
     elif state.kind == BAYESIAN:
         bayesian.examine(state, items, chi)
+    elif state.kind == MIXTURE:
+        mixture.examine(state, items, chi)
+    elif state.kind == SETWISE:
+        setwise.examine(state, items, chi)
     else:
         chain.examine(state, items, chi)
 
@@ -42,6 +57,10 @@ def sample(state: ClickState, items: Ints, rng: np.random.Generator, clicks: Boo
         browsing.sample(state, items, rng, clicks)
     elif state.kind == BAYESIAN:
         bayesian.sample(state, items, rng, clicks)
+    elif state.kind == MIXTURE:
+        mixture.sample(state, items, rng, clicks)
+    elif state.kind == SETWISE:
+        setwise.sample(state, items, rng, clicks)
     else:
         chain.sample(state, items, rng, clicks)
 

@@ -28,7 +28,7 @@ from recurrank.slate import Slate, as_items
 if TYPE_CHECKING:
     from recurrank.clicks.optimum import Optimum
 
-DOCUMENT, POSITION, CASCADE, DEPENDENT, BROWSING, BAYESIAN, CHAIN = range(7)
+DOCUMENT, POSITION, CASCADE, DEPENDENT, BROWSING, BAYESIAN, CHAIN, MIXTURE, SETWISE = range(9)
 """The models of this package, as their states name them."""
 
 

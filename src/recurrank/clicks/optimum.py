@@ -6,8 +6,8 @@ structure of each model, and the ranking by attraction is returned wherever it i
 
 | model | why it is the best |
 |---|---|
-| document-based, cascade | the order does not matter, and every attraction adds clicks |
-| position-based | the rearrangement inequality: the more examined, the more attractive |
+| document-based, cascade, set-dependent | the order does not matter, and every attraction adds clicks |
+| position-based, mixture | the rearrangement inequality: the more examined, the more attractive |
 | dependent clicks with one continuation, dynamic Bayesian, click chain | ``chi(k+1) = chi(k) g(A(k))``: see :func:`_chain` |
 | dependent clicks | clicks are affine in each attraction, so that only the K most and K least attractive items matter, |
 | | and a programme over sets of these: see :func:`_sets` |
@@ -304,4 +304,6 @@ _SOLVERS = {
     "dynamic-bayesian": _bayesian,
     "click-chain": _click_chain,
     "user-browsing": _browsing,
+    "mixture": _position,
+    "set-dependent": _by_attraction,
 }

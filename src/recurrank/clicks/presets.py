@@ -26,6 +26,7 @@ SHORT = {
     "dbn": "dynamic-bayesian",
     "chain": "click-chain",
     "ccm": "click-chain",
+    "set": "set-dependent",
 }
 """Other names that people use."""
 

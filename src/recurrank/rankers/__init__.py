@@ -8,6 +8,7 @@ from typing import Any
 from numpy.typing import ArrayLike
 
 from recurrank.catalogue import Catalogue
+from recurrank.rankers.anchored import Anchored as Anchored
 from recurrank.rankers.balanced import Balanced as Balanced
 from recurrank.rankers.batchrank import BatchRank as BatchRank
 from recurrank.rankers.c3_ucb import C3UCB as C3UCB

@@ -105,13 +105,16 @@ class Ranker:
     from_catalogue: ClassVar[tuple[str, ...]] = ()
     """Fields of the state that follow from the catalogue and never change: copies share them, and they are not saved."""
 
+    short_slates: bool = False
+    """Whether a slate may show fewer items than there are positions."""
+
     state: Any
 
     def __init__(self, features: ArrayLike | Catalogue, positions: int, rounds: int, seed: Seed) -> None:
         self.catalogue = as_catalogue(features)
         self.positions = as_count("positions", positions)
         self.rounds = as_count("rounds", rounds)
-        if len(self.catalogue) < self.positions:
+        if len(self.catalogue) < self.positions and not self.short_slates:
             raise ValueError(
                 f"positions: {self.positions} is more than the {len(self.catalogue)} items; show at most as many as there are"
             )
@@ -287,9 +290,9 @@ class Ranker:
         try:
             clicked = np.asarray(clicks)
         except ValueError as error:
-            raise ValueError(f"clicks: rows of different lengths; give {self.positions} booleans") from error
-        if clicked.shape != (self.positions,):
-            raise ValueError(f"clicks: shape is {clicked.shape}; it should be ({self.positions},), one boolean per position")
+            raise ValueError(f"clicks: rows of different lengths; give {len(slate)} booleans") from error
+        if clicked.shape != (len(slate),):
+            raise ValueError(f"clicks: shape is {clicked.shape}; it should be ({len(slate)},), one boolean per position")
         if clicked.dtype != np.bool_:
             if clicked.dtype.kind not in "iuf" or not ((clicked == 0) | (clicked == 1)).all():
                 raise ValueError("clicks: not all are true or false; give one boolean per position")

@@ -17,6 +17,7 @@ from numpy.typing import ArrayLike
 
 from recurrank.catalogue import Catalogue, as_catalogue
 from recurrank.rankers.ranker import Ranker, registered
+from recurrank.rankers.stock import Stock
 
 MAGIC = b"recurrank\n"
 VERSION = 3
@@ -50,8 +51,8 @@ def save(ranker: Ranker) -> bytes:
     return blob + hashlib.sha256(blob).digest()
 
 
-def load(blob: bytes, features: ArrayLike | Catalogue) -> Ranker:
-    """The ranker that was saved, on the same catalogue.
+def load(blob: bytes, features: ArrayLike | Catalogue | None = None) -> Ranker:
+    """The ranker that was saved, on the same catalogue (None for one without).
 
     Raises ValueError for bytes that are no saved ranker, truncated, altered or of a newer version, and for another
     catalogue than the one that the ranker learned on.
@@ -62,11 +63,17 @@ def load(blob: bytes, features: ArrayLike | Catalogue) -> Ranker:
     algorithms = registered()
     if header["algorithm"] not in algorithms:
         raise ValueError(f"saved ranker: unknown algorithm {header['algorithm']!r}; update recurrank")
-    catalogue = as_catalogue(features)
-    if catalogue.fingerprint != header["fingerprint"]:
+    catalogue = None if features is None else as_catalogue(features)
+    if catalogue is None and header["fingerprint"] != Stock.empty(header["options"].get("dim") or 1).fingerprint:
+        raise ValueError("features: missing; this ranker has a catalogue, and is loaded with it")
+    if catalogue is not None and catalogue.fingerprint != header["fingerprint"]:
         raise ValueError("features: not the catalogue that the saved ranker learned on; load it with the same features and ids")
     ranker = algorithms[header["algorithm"]].restore(
-        catalogue, positions=header["positions"], rounds=header["rounds"], seed=0, **header["options"]
+        catalogue,  # type: ignore[arg-type]  # a ranker with an option dim needs none
+        positions=header["positions"],
+        rounds=header["rounds"],
+        seed=0,
+        **header["options"],
     )
     ranker.identity, ranker.served = header["identity"], header["served"]
     ranker.rng.bit_generator.state = header["random"]

@@ -14,6 +14,7 @@ from recurrank._frames import frame
 from recurrank.clicks.model import ClickModel
 from recurrank.clicks.optimum import EXACT
 from recurrank.rankers.ranker import Ranker
+from recurrank.requests.streams import Requests
 from recurrank.simulation.loop import Simulation
 
 
@@ -57,10 +58,12 @@ class Run(NamedTuple):
 
 def simulate(
     ranker: Ranker,
-    model: ClickModel,
-    rounds: int,
+    model: ClickModel | None = None,
+    rounds: int | None = None,
     seed: int | np.random.SeedSequence = 0,
     *,
+    clicks: str | ClickModel | None = None,
+    requests: Requests | None = None,
     checkpoints: ArrayLike | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> Run:
@@ -73,6 +76,8 @@ def simulate(
         ranker: what ranks.
         model: how users click, over the same items.
         rounds: how many rounds to play.
+        clicks: with ``requests``, how users click: a click model of this package, or its name. Attractions are the requests'.
+        requests: a stream of :mod:`recurrank.requests`; each has candidates of its own, and regret is against their best.
         seed: of the users. It may be the ranker's: each derives its own stream from it.
         checkpoints: rounds at which to note regret and clicks; by default about 100, evenly spread on a log scale.
         progress: called now and then with the number of rounds played.
@@ -87,19 +92,42 @@ def simulate(
     """
     rounds = as_count("rounds", rounds)
     marks = _checkpoints(rounds, checkpoints)
+    if requests is not None:
+        return _requests(ranker, model if clicks is None else clicks, requests, rounds, seed, marks, progress)
+    if model is None or clicks is not None:
+        raise ValueError("model: give a click model over the ranker's items, or requests and clicks")
     simulation = Simulation(ranker, model, seed)
     simulation.prepare()
-    regret, clicks = np.empty(len(marks)), np.empty(len(marks), np.int64)
+    regret, clicked = np.empty(len(marks)), np.empty(len(marks), np.int64)
     began = time.perf_counter()
     ends = marks if marks[-1] == rounds else np.append(marks, rounds)
     for i, mark in enumerate(ends):
         while simulation.round < mark:
             simulation.advance(int(mark))
         if i < len(marks):
-            regret[i], clicks[i] = simulation.lost.sum(), simulation.clicked
+            regret[i], clicked[i] = simulation.lost.sum(), simulation.clicked
         if progress is not None:
             progress(simulation.round)
-    return Run(marks, regret, clicks, time.perf_counter() - began, simulation.optimum.kind)
+    return Run(marks, regret, clicked, time.perf_counter() - began, simulation.optimum.kind)
+
+
+def _requests(
+    ranker: Ranker, clicks: Any, requests: Requests, rounds: int, seed: int | np.random.SeedSequence, marks: Ints,
+    progress: Callable[[int], None] | None,
+) -> Run:  # fmt: skip
+    from recurrank.simulation.requests import RequestSimulation
+
+    simulation = RequestSimulation(ranker, clicks, requests, seed)
+    simulation.prepare()
+    regret, clicked = np.empty(len(marks)), np.empty(len(marks), np.int64)
+    began = time.perf_counter()
+    for i, mark in enumerate(marks):
+        simulation.advance(int(mark))
+        regret[i], clicked[i] = simulation.regret, simulation.clicked
+        if progress is not None:
+            progress(simulation.round)
+    simulation.advance(rounds)
+    return Run(marks, regret, clicked, time.perf_counter() - began)
 
 
 def _checkpoints(rounds: int, given: ArrayLike | None) -> Ints:

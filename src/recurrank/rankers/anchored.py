@@ -1,0 +1,251 @@
+"""Anchored: every request brings its own candidates, under an unknown click model, learning from all positions.
+
+In every model of the paper's class E[click at k | request, slate, clicks above] = e_k(what is above, clicks above) alpha(x_k).
+With changing candidates the set above a position never repeats. So every answer is put into a *stratum* by what drives e_k: the
+position, the position of the last click above, the third of the summed predicted attraction above, and the request's segment.
+Within a stratum e is nearly one unknown scale. Position 1 has nothing above it: its scale is 1. It is the *anchor*, and lower
+positions count as far as they agree with it.
+
+A request:
+
+    order = the K best by x'theta
+    with probability 1/5:
+        draw theta' of the anchor's posterior; pay a tenth of what the order loses if theta' is true into the account
+        y = the item that the two orders disagree about most
+        if the account covers the cost of showing y first: pay; show y, then the order (*insurance*)
+        else: show the K best by a sample of theta's posterior
+    else: show the order
+
+When answers have grown by 4 % (at least 8, at most 2,000), theta, scales and the samples of the coming rounds are made anew
+(``engines/anchoring.py`` has the formulas).
+
+| here                           | code                                            |
+|--------------------------------|-------------------------------------------------|
+| stratum g                      | ``engines.anchoring.Strata``                    |
+| V_g, b_g                       | ``engines.anchored_rounds.State.moments`` (lower triangles), ``sums``   |
+| s_g                            | ``State.scale``                                 |
+| theta, samples of theta, theta'| ``State.theta``, ``samples``, ``doubts``        |
+| W_k, what a position is worth  | ``State.worth``                                 |
+| account                        | ``State.account``                               |
+
+What is proved, argued and measured is in docs/requests.md.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, ClassVar, Literal
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from recurrank._arrays import Floats
+from recurrank.catalogue import Catalogue
+from recurrank.catalogue.rows import one_thread
+from recurrank.rankers.engines.anchored_rounds import (
+    AGAIN,
+    ANSWERS,
+    ESTIMATED,
+    KEPT,
+    NEXT,
+    Kept,
+    State,
+    again,
+    choose,
+    learn,
+    rank,
+    served,
+    take,
+)
+from recurrank.rankers.engines.anchoring import Estimate, Strata, estimate, strata_per_segment
+from recurrank.rankers.engines.request_calls import register_requests
+from recurrank.rankers.engines.requests import LINKS, Work
+from recurrank.rankers.options import Option
+from recurrank.rankers.ranker import Seed, flatten, register, unflatten
+from recurrank.rankers.request_ranker import LARGE, ContextSize, Dim, Interactions, RequestRanker
+
+SAMPLES, FEW_SAMPLES = 64, 16
+"""Drawn at each estimate for the rounds until the next one; the fewer where a catalogue is large."""
+GROW, LEAST, MOST = 0.04, 8, 2000
+"""Answers until the next estimate: this share more, and within these limits."""
+LARGE_GROW = 0.25
+"""A large catalogue is read at every estimate, which waits for this share more answers."""
+KEEP, KEPT_NUMBERS, RELINEARISE = 4096, 1 << 23, 64
+"""A logistic ranker keeps its first answers, so many (or numbers), and linearises them anew at 64, 96, 144, ... of them."""
+SEGMENTS = 256
+"""The most segments that requests may name."""
+
+
+class Anchored(RequestRanker):
+    """Rank every request's own candidates under an unknown click model, learning from the clicks at all positions.
+
+    Args:
+        features: a catalogue (or a matrix, one row per item) whose items requests name; or None: requests bring features.
+        positions: K, the most items that a slate shows.
+        rounds: T, how many rounds are planned; nothing depends on it yet.
+        seed: of all its random choices.
+        dim: where there is no catalogue, how many features a candidate has.
+        context: how many numbers describe a visitor; 0 for none.
+        interactions: ``"none"``: item and context are features side by side; ``"outer"``: their products, too.
+        link: ``"linear"`` or ``"logistic"``: how attraction depends on the features.
+        discount: what an answer's weight is multiplied by with every later answer; below 1 for tastes that drift.
+        intercept: whether attraction has a constant term.
+        ridge: the prior's precision of every coefficient.
+
+    >>> import numpy as np
+    >>> import recurrank as rr
+    >>> ranker = rr.Anchored(dim=3, positions=2, seed=0)
+    >>> slate = ranker.rank(np.eye(3))
+    >>> ranker.learn(slate, [True, False])
+    >>> len(slate), ranker.rank([[0.1, 0.2, 0.3]]).items.tolist()
+    (2, [0])
+
+    """
+
+    name = "anchored"
+    reference = "this project"
+    believes = "general click model"
+    regret_bound = "none proved; see docs/requests.md"
+    compiled_rank = rank
+    compiled_learn = learn
+    compiled_served = served
+    compiled_choose = choose
+    compiled_take = take
+
+    told: ClassVar[bool] = False
+    """Whether answers come with P(examined | slate, clicks above): an oracle's."""
+
+    state: State
+
+    def __init__(
+        self,
+        features: ArrayLike | Catalogue | None = None,
+        positions: int = 10,
+        rounds: int = 1_000_000,
+        seed: Seed = None,
+        *,
+        dim: Dim = None,
+        context: ContextSize = 0,
+        interactions: Interactions = "none",
+        link: Annotated[Literal["linear", "logistic"], Option("how attraction depends on the features")] = "linear",
+        discount: Annotated[
+            float, Option("what an answer's weight is multiplied by with every later answer", least=0.5, most=1)
+        ] = 1.0,
+        intercept: Annotated[bool, Option("whether attraction has a constant term")] = True,
+        ridge: Annotated[float, Option("the prior's precision of every coefficient", least=1e-6, most=1e6)] = 4.0,
+    ) -> None:
+        self.begin(features, dim, positions, rounds, seed, context, interactions)
+        self.link, self.discount = self.record(link=link, discount=discount)
+        self.intercept, self.ridge = self.record(intercept=intercept, ridge=ridge)
+        self.state = self._empty()
+        self._strata = Strata.of(self.positions, 1)
+        self._estimated = Estimate.none(len(self.state.theta), self.ridge, len(self.state.scale))
+        self._sample()
+        _ = self.identity  # of the items that it began with
+
+    def _empty(self) -> State:
+        k, d = self.positions, self.width
+        size = d + 1 + (self.link == "logistic")
+        strata, keep = strata_per_segment(k), min(KEEP, KEPT_NUMBERS // (k * d)) if self.link == "logistic" else 0
+        return State(
+            features=self._whole(),
+            short=np.zeros(0, np.int64),
+            theta=np.zeros(d + 1),
+            samples=np.zeros((1, d + 1)),  # these are filled by _sample
+            doubts=np.zeros((1, d + 1)),
+            moments=np.zeros((strata, size, size)),
+            sums=np.zeros((strata, size)),
+            scale=np.ones(strata),
+            worth=1 / np.arange(1.0, k + 1),
+            shown=np.zeros(k),
+            clicks=np.zeros(k),
+            cuts=np.zeros((k, 3)),
+            account=np.zeros(1),
+            numbers=np.array([float(self.intercept), LINKS.index(self.link), float(self.told)]),
+            clock=np.array([0, LEAST, 0, RELINEARISE, 0], np.int64),
+            kept=Kept(np.zeros((keep, k, d)), np.zeros((keep, k), np.int64), np.zeros((keep, k), np.bool_), np.ones((keep, k))),
+            work=self._work(64),
+        )
+
+    @one_thread()
+    def plan(self) -> None:
+        """Estimate, and draw the samples of the coming rounds."""
+        state, answers = self.state, int(self.state.clock[ANSWERS])
+        if self.discount < 1:
+            kept = self.discount ** (answers - int(state.clock[ESTIMATED]))
+            for array in (state.moments, state.sums, state.shown, state.clicks):
+                array *= kept
+        self._estimate()
+        if self.link == "logistic" and state.clock[AGAIN] <= answers == state.clock[KEPT]:
+            for _ in range(2):
+                again(state)
+                self._estimate()
+            state.clock[AGAIN] = answers + answers // 2
+        self._sample()
+        lasting = min(answers, 1 / max(1 - self.discount, 1e-9))
+        large = len(self.catalogue) > LARGE and not self.context
+        wait = max(LEAST, int(LARGE_GROW * lasting)) if large else min(MOST, max(LEAST, int(GROW * lasting)))
+        state.clock[NEXT], state.clock[ESTIMATED] = answers + wait, answers
+
+    def _estimate(self) -> None:
+        state = self.state
+        found = estimate(state.moments, state.sums, self._strata, state.theta, self._estimated.inflation, self.ridge)
+        self._estimated = found
+        state.theta[:], state.scale[:] = found.theta, found.scales
+
+    def _sample(self) -> None:
+        """Samples for the coming rounds, what positions are worth, and the items that matter."""
+        state, found = self.state, self._estimated
+        count = FEW_SAMPLES if len(self.catalogue) > LARGE and not self.context else SAMPLES
+        drawn = self.rng.standard_normal((count, len(state.theta)))
+        samples, doubts = found.theta + drawn @ _root(found.information), found.anchor + drawn @ _root(found.anchor_information)
+        # W_k = clicks at k / scores shown at k, falling
+        worth = np.where(state.shown > 5, state.clicks / np.maximum(state.shown, 5), 1 / np.arange(1.0, self.positions + 1))
+        self.state = state._replace(samples=samples, doubts=doubts, worth=np.minimum.accumulate(np.clip(worth, 1e-3, 1.5)))
+        self._shortlist()
+
+    def _vectors(self) -> Floats:
+        return np.concatenate([self.state.theta[None], self.state.samples, self.state.doubts])
+
+    def _work(self, candidates: int) -> Work:
+        return Work.of(candidates, self.positions, self.width, self.width + 1 + (self.link == "logistic"))
+
+    def _as_segment(self, segment: str | None) -> str | None:
+        if segment not in self.segments and len(self.segments) > SEGMENTS:
+            raise ValueError(f"segment: {segment!r} would be one more than {SEGMENTS}; name fewer, coarser segments")
+        return super()._as_segment(segment)
+
+    def index_of(self, segment: str | None) -> int:
+        """The number of a segment; strata for it, if it is a new one."""
+        if segment not in self.segments:
+            self.segments[segment] = len(self.segments)
+            state, one = self.state, strata_per_segment(self.positions)
+            grown: dict[str, Any] = {
+                name: np.concatenate([old, np.full((one, *old.shape[1:]), fill)])
+                for name, old, fill in (("moments", state.moments, 0.0), ("sums", state.sums, 0.0), ("scale", state.scale, 1.0))
+            }
+            self.state = state._replace(**grown)
+            self._strata = Strata.of(self.positions, len(self.segments))
+        return self.segments[segment]
+
+    def pack(self) -> tuple[dict[str, Any], dict[str, np.ndarray[Any, Any]]]:
+        found = self._estimated
+        arrays = dict(flatten(self.state, self.from_catalogue))
+        arrays |= {f"estimate.{name}": getattr(found, name) for name in Estimate._fields}
+        return {"segments": list(self.segments), "due": self.due}, arrays
+
+    def unpack(self, values: dict[str, Any], arrays: dict[str, np.ndarray[Any, Any]]) -> None:
+        self.segments = {segment: place for place, segment in enumerate(values["segments"])}
+        self._strata = Strata.of(self.positions, len(self.segments))
+        self.state = unflatten(self.state, self.from_catalogue, arrays)
+        self._estimated = Estimate(*(arrays[f"estimate.{name}"] for name in Estimate._fields))
+        self.make_room(len(self.state.short))
+        self.due = values["due"]
+
+
+def _root(information: Floats) -> Floats:
+    """R with R'R the covariance: rows z R are samples."""
+    return np.linalg.inv(np.linalg.cholesky(information))  # (L L')^-1 = L^-T L^-1
+
+
+register(State, Anchored)
+register_requests(State, Anchored)

@@ -1,0 +1,220 @@
+"""The rounds of :mod:`recurrank.rankers.anchored`, compiled: its state, and what ranks and learns."""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from recurrank._arrays import Bools, Floats, Ints
+from recurrank._compiled import hot, inner
+from recurrank.rankers.engines.requests import (
+    EXPLOITED,
+    INSURED,
+    LOGISTIC,
+    SAMPLED,
+    Shown,
+    Work,
+    attraction,
+    best,
+    disputed,
+    dot,
+    scores,
+)
+from recurrank.rankers.ranker import Buffer
+
+EXPLORE, PAY = 0.2, 0.1
+"""The share of rounds that explore, and the share of a possible loss that they pay in."""
+LEAST_CLICKS, MOST_CLICKS = 0.02, 0.9
+"""The least and the largest probability of a click that variances are computed from."""
+ANSWERS, NEXT, KEPT, AGAIN, ESTIMATED = 0, 1, 2, 3, 4
+CONSTANT, LINK, TOLD = 0, 1, 2
+
+
+class Kept(NamedTuple):
+    """The first answers of a logistic ranker, so that they can be linearised anew."""
+
+    rows: Floats  # (R, K, d) features of what was shown
+    stratum: Ints  # (R, K) -1 where nothing was learned
+    clicks: Bools  # (R, K)
+    examined: Floats  # (R, K) 1 where nobody is told
+
+
+class State(NamedTuple):
+    """G strata, S samples; nothing depends on the number of items but their features."""
+
+    features: Floats  # (L, d) of the catalogue
+    short: Ints  # (M,) the items of the catalogue that matter until the next estimate
+    theta: Floats  # (D,) the constant's coefficient first
+    samples: Floats  # (S, D) of theta's posterior
+    doubts: Floats  # (S, D) of the anchor's
+    moments: Floats  # (G, P, P) lower triangles of V_g
+    sums: Floats  # (G, P) b_g
+    scale: Floats  # (G,) s_g
+    worth: Floats  # (K,) W_k
+    shown: Floats  # (K,) predicted attraction shown at each position
+    clicks: Floats  # (K,)
+    cuts: Floats  # (K, 3) where thirds of the summed attraction above begin, and its mean
+    account: Floats  # (1,)
+    numbers: Floats  # (3,) the constant feature, the link, whether answers come with P(examined | slate, clicks above)
+    clock: Ints  # (5,) answers; when to estimate next; answers kept; when to linearise next; answers at the last estimate
+    kept: Kept
+    work: Work
+
+
+@inner
+def _stratum(positions: int, segment: int, k: int, last: int, third: int) -> int:
+    """Position k has k + 1 cells, by the last click above (-1: none), of three thirds each."""
+    return ((segment * positions * (positions + 1) + k * (k + 1)) // 2 + last + 1) * 3 + third
+
+
+@hot
+def choose(
+    state: State, rng: np.random.Generator, features: Floats, rows: Ints, count: int, slots: Ints, explore: float, chosen: Ints
+) -> tuple[int, float]:
+    """Fill ``chosen`` with the candidates for the free positions ``slots``; what that did, and what it has cost.
+
+    Candidates are counted from 0; their features are ``rows`` of a matrix.
+    """
+    work, size, link, constant = state.work, len(slots), int(state.numbers[LINK]), state.numbers[CONSTANT]
+    scores(features, rows, count, state.theta, constant, work.score)
+    best(work.score, count, size, work.order)
+    done, paid = EXPLOITED, 0.0
+    if rng.random() < EXPLORE * explore:
+        done, s = SAMPLED, int(rng.random() * state.samples.shape[0])
+        scores(features, rows, count, state.doubts[s], constant, work.other)
+        best(work.other, count, size, work.rival)
+        loss, y, place, price = disputed(work, state.worth, slots, size, link)
+        state.account[0] += PAY * loss
+        if y >= 0 and slots[0] == 0 and state.account[0] >= price:
+            state.account[0] -= price
+            for j in range(place, 0, -1):
+                work.order[j] = work.order[j - 1]
+            work.order[0] = y
+            done, paid = INSURED, price
+        else:
+            scores(features, rows, count, state.samples[s], constant, work.other)
+            best(work.other, count, size, work.order)
+    for j in range(size):
+        chosen[j] = work.order[j]
+    return done, paid
+
+
+@hot
+def take(state: State, shown: Shown, clicks: Bools) -> bool:
+    """Learn from the clicks on a slate. True when it is time to estimate."""
+    positions = len(state.worth)
+    link, constant, dim = int(state.numbers[LINK]), state.numbers[CONSTANT], shown.features.shape[1]
+    last, above, answers = -1, 0.0, state.clock[ANSWERS]
+    keep = state.clock[KEPT] if state.clock[KEPT] < len(state.kept.clicks) else -1
+    for k in range(len(clicks)):
+        score = dot(shown.features, k, state.theta, constant)
+        mu = max(attraction(score, link), 0.0)
+        third = _third(state, k, above, answers)
+        g, known = _stratum(positions, shown.segment, k, last, third), 1.0
+        if state.numbers[TOLD] > 0:
+            g, known = 0, shown.examined[k]
+        if shown.free[k]:
+            state.shown[k] += mu
+            state.clicks[k] += clicks[k]
+            _add(state, shown.features, k, g, score, mu, clicks[k], known)
+        if keep >= 0:
+            state.kept.stratum[keep, k] = g if shown.free[k] else -1
+            state.kept.clicks[keep, k], state.kept.examined[keep, k] = clicks[k], known
+            for p in range(dim):
+                state.kept.rows[keep, k, p] = shown.features[k, p]
+        above += mu
+        if clicks[k]:
+            last = k
+    if keep >= 0:
+        for k in range(len(clicks), positions):
+            state.kept.stratum[keep, k] = -1
+        state.clock[KEPT] += 1
+    state.clock[ANSWERS] += 1
+    return bool(state.clock[ANSWERS] >= state.clock[NEXT])
+
+
+@inner
+def _third(state: State, k: int, above: float, answers: int) -> int:
+    """Which third the summed attraction above lies in; the thirds' limits follow what is shown."""
+    if k == 0:
+        return 0
+    cuts = state.cuts
+    third = int(above > cuts[k, 0]) + int(above > cuts[k, 1])
+    # q_h += step (h - 1{above < q_h}): the h-quantile by stochastic approximation
+    step = 0.05 * max(cuts[k, 2], 1e-3) / math.sqrt(1 + 0.01 * answers)
+    for h in range(2):
+        cuts[k, h] += step * ((h + 1) / 3 - (1.0 if above < cuts[k, h] else 0.0))
+    cuts[k, 2] += (above - cuts[k, 2]) / min(answers + 1, 1000)
+    return third
+
+
+@inner
+def _add(state: State, features: Floats, k: int, g: int, score: float, mu: float, clicked: bool, known: float) -> None:
+    """V_g += w y y', b_g += w y click;  y = x, or where attraction is logistic (o, f) = (mu - f'theta, mu (1 - mu) x).
+
+    All of it times ``known``, what is known of the examination; 1 where nothing is.
+    """
+    y, size = state.work.row, state.work.row.shape[0]
+    # w = 1 / p (1 - p),  p = max(s_g mu, half the click rate of k, 0.02), the rate beginning at 1/5; at most 0.9
+    p = max(state.scale[g] * known * mu, 0.5 * (state.clicks[k] + 2) / (state.clock[ANSWERS] + 10), LEAST_CLICKS)
+    p = min(p, MOST_CLICKS)
+    w = 1 / (p * (1 - p))
+    slope, start = known, 0
+    if int(state.numbers[LINK]) == LOGISTIC:
+        slope, start = known * mu * (1 - mu), 1
+        y[0] = known * mu - slope * score
+    y[start] = slope * state.numbers[CONSTANT]
+    for i in range(features.shape[1]):
+        y[start + 1 + i] = slope * features[k, i]
+    moments, sums = state.moments, state.sums
+    for i in range(size):
+        wi = w * y[i]
+        for j in range(i + 1):
+            moments[g, i, j] += wi * y[j]
+        if clicked:
+            sums[g, i] += wi
+
+
+@hot
+def again(state: State) -> None:
+    """Linearise the kept answers anew, at the present theta."""
+    state.moments[:] = 0.0
+    state.sums[:] = 0.0
+    link, constant = int(state.numbers[LINK]), state.numbers[CONSTANT]
+    for r in range(state.clock[KEPT]):
+        for k in range(state.kept.stratum.shape[1]):
+            g = state.kept.stratum[r, k]
+            if g >= 0:
+                score = dot(state.kept.rows[r], k, state.theta, constant)
+                mu, known = attraction(score, link), state.kept.examined[r, k]
+                _add(state, state.kept.rows[r], k, g, score, mu, state.kept.clicks[r, k], known)
+
+
+@hot
+def rank(state: State, rng: np.random.Generator, slate: Buffer) -> None:
+    """A slate of the catalogue: the items of the shortlist are the candidates."""
+    positions = len(state.worth)
+    before = state.account[0]
+    done, _ = choose(state, rng, state.features, state.short, len(state.short), state.work.every[:positions], 1.0, slate.items)
+    for k in range(positions):
+        slate.items[k] = state.short[slate.items[k]]
+    slate.marks[0, 0] = done
+    slate.marks[0, 1] = np.float64(state.account[0] - before).view(np.int64)
+
+
+@hot
+def learn(state: State, slate: Buffer, clicks: Bools) -> bool:
+    """Take in the clicks on a slate of the catalogue."""
+    shown = state.work.shown
+    for k in range(len(slate.items)):
+        for p in range(state.features.shape[1]):
+            shown.features[k, p] = state.features[slate.items[k], p]
+    return take(state, shown, clicks)
+
+
+@hot
+def served(state: State, slate: Buffer) -> None:
+    """A copy has served this slate: the account changes as the copy's did."""
+    state.account[0] += np.int64(slate.marks[0, 1]).view(np.float64)

@@ -1,0 +1,135 @@
+"""What rankers of requests share: scores of a request's candidates, the best of them in order, and what exploring is worth.
+
+A request has n candidates with features and m free positions. Attraction is linear or logistic in the features:
+
+    alpha(x) = <x, theta[1:]> + constant theta[0],      or the logistic function of that.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from recurrank._arrays import Bools, Floats, Ints
+from recurrank._compiled import inner
+
+LINEAR, LOGISTIC = 0, 1
+LINKS = ("linear", "logistic")
+EXPLOITED, SAMPLED, INSURED = 0, 1, 2
+"""What a slate did: the best-known order; the order of a sample; one disputed item first, paid for from the account."""
+
+
+class Shown(NamedTuple):
+    """A slate as learning sees it: all that an answer needs besides the clicks, whatever has become of the items."""
+
+    features: Floats  # (K, d) of the items shown
+    free: Bools  # (K,) False where the item was pinned
+    segment: int
+    examined: Floats  # (K,) P(examined | slate, clicks above) where somebody is told; else unused
+
+
+class Work(NamedTuple):
+    """Room for computations within a call; nothing of it is remembered."""
+
+    score: Floats  # (n,) by theta
+    other: Floats  # (n,) by a sample
+    order: Ints  # (K,)
+    rival: Ints  # (K,)
+    row: Floats  # (P,)
+    every: Ints  # (n,) 0, 1, 2, ...
+    shown: Shown  # a slate of catalogue items
+
+    @staticmethod
+    def of(candidates: int, positions: int, dim: int, size: int) -> Work:
+        count, whole = max(candidates, positions), np.zeros(positions, np.int64)
+        shown = Shown(np.zeros((positions, dim)), np.ones(positions, np.bool_), 0, np.ones(positions))
+        return Work(np.zeros(count), np.zeros(count), whole, whole.copy(), np.zeros(size), np.arange(count), shown)
+
+
+@inner
+def dot(features: Floats, row: int, theta: Floats, constant: float) -> float:
+    """<x, theta[1:]> + constant theta[0]; four sums at a time, which do not wait for each other."""
+    dim = features.shape[1]
+    a, b, c, d = constant * theta[0], 0.0, 0.0, 0.0
+    p = 0
+    while p + 3 < dim:
+        a += features[row, p] * theta[p + 1]
+        b += features[row, p + 1] * theta[p + 2]
+        c += features[row, p + 2] * theta[p + 3]
+        d += features[row, p + 3] * theta[p + 4]
+        p += 4
+    while p < dim:
+        a += features[row, p] * theta[p + 1]
+        p += 1
+    return float((a + b) + (c + d))
+
+
+@inner
+def scores(features: Floats, rows: Ints, count: int, theta: Floats, constant: float, out: Floats) -> None:
+    """The score of each of the first ``count`` candidates, which are ``rows`` of the features."""
+    for i in range(count):
+        out[i] = dot(features, rows[i], theta, constant)
+
+
+@inner
+def best(score: Floats, count: int, size: int, order: Ints) -> None:
+    """The ``size`` rows of the highest scores, in order; the earlier row of two equals."""
+    held = 0
+    for i in range(count):
+        value = score[i]
+        if held == size and value <= score[order[size - 1]]:
+            continue
+        j = held if held < size else size - 1
+        while j > 0 and score[order[j - 1]] < value:
+            order[j] = order[j - 1]
+            j -= 1
+        order[j] = i
+        if held < size:
+            held += 1
+
+
+@inner
+def attraction(score: float, link: int) -> float:
+    """The probability of a click on an examined item, by its score; the linear one is not cut off."""
+    if link == LINEAR:
+        return score
+    return 1 / (1 + math.exp(-min(max(score, -30.0), 30.0)))
+
+
+@inner
+def disputed(work: Work, worth: Floats, slots: Ints, size: int, link: int) -> tuple[float, int, int, float]:
+    """What the order would lose if the rival scores were true; which item they disagree about most; its place; its price.
+
+    loss = sum_k W_k (alpha'(rival_k) - alpha'(order_k)),  alpha' by the sample;
+    the item of the largest |W(rival) - W(order)| |alpha'(x) - alpha(x)|, W = 0 outside the list (-1: none);
+    the price of showing it first, the items above its place moving down by one, by theta.
+    """
+    loss, most, which, place = 0.0, 0.0, -1, size - 1
+    for j in range(size):
+        i = work.order[j]
+        sampled, then = attraction(work.other[i], link), 0.0
+        loss -= worth[slots[j]] * sampled
+        for h in range(size):
+            if work.rival[h] == i:
+                then = worth[slots[h]]
+        differ = abs(then - worth[slots[j]]) * abs(sampled - attraction(work.score[i], link))
+        if differ > most:
+            most, which, place = differ, i, j
+    for j in range(size):
+        i = work.rival[j]
+        sampled, inside = attraction(work.other[i], link), False
+        loss += worth[slots[j]] * sampled
+        for h in range(size):
+            inside |= work.order[h] == i
+        differ = worth[slots[j]] * abs(sampled - attraction(work.score[i], link))
+        if not inside and differ > most:
+            most, which, place = differ, i, size - 1
+    price = 0.0
+    if which >= 0:
+        price = -worth[slots[0]] * attraction(work.score[which], link)
+        for j in range(place + 1):
+            moved = worth[slots[j + 1]] if j < place else 0.0
+            price += (worth[slots[j]] - moved) * attraction(work.score[work.order[j]], link)
+    return max(loss, 0.0), which, place, max(price, 0.0)

@@ -1,0 +1,206 @@
+"""A request: the candidates of one visitor and the rules for their slate, checked; and the slate that answers it."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from recurrank._arrays import Bools, Floats, Ints, as_count, as_number
+from recurrank.slate import Slate
+
+Name = Hashable
+"""What a request calls an item: its id in the catalogue, the id given with its features, or its row."""
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class RequestSlate(Slate):
+    """The slate of a request. It carries all that learning needs of what was shown, whatever becomes of the items.
+
+    Attributes:
+        items: rows of the features that the request brought, or indices of the catalogue; one per position shown.
+        features: what was known of the items shown, one row per position; shape (positions, d).
+        free: False where the item was pinned.
+        segment: the segment that the request named, or None.
+        done: 0 the best-known order, 1 the order of a sample, 2 a disputed item first.
+        change: what this did to the account of exploration.
+        names: what the request calls the items shown.
+
+    """
+
+    features: Floats
+    free: Bools
+    segment: str | None
+    done: int
+    change: float
+    names: tuple[Name, ...]
+
+    def pack(self) -> dict[str, Any]:
+        """All of it as numbers, strings and bytes: what an event has to hold."""
+        return {
+            "number": self.number,
+            "ranker": self.ranker,
+            "items": self.items.tolist(),
+            "names": list(self.names),
+            "pinned": np.flatnonzero(~self.free).tolist(),
+            "segment": self.segment,
+            "done": self.done,
+            "change": self.change,
+            "features": np.ascontiguousarray(self.features, "<f8").tobytes(),
+        }
+
+    @classmethod
+    def unpack(cls, packed: Mapping[str, Any]) -> Self:
+        """The slate that was packed."""
+        items = np.array(packed["items"], np.int64)
+        free = np.ones(len(items), np.bool_)
+        free[packed["pinned"]] = False
+        features = np.frombuffer(packed["features"], "<f8").reshape(len(items), -1).astype(np.float64)
+        names = tuple(packed["names"])
+        return cls(
+            items=items, marks=np.full((len(items), 2), -1, np.int64), number=packed["number"], ranker=packed["ranker"],
+            ids=ids_of(names), features=features, free=free, segment=packed["segment"], done=packed["done"],
+            change=packed["change"], names=names,
+        )  # fmt: skip
+
+
+def ids_of(names: tuple[Name, ...]) -> tuple[str, ...] | None:
+    """The names, where they are ids."""
+    return tuple(str(name) for name in names) if all(isinstance(name, str) for name in names) else None
+
+
+class Rules(NamedTuple):
+    """Who may stand where: the candidates that are neither excluded nor pinned, the positions for them, and what is pinned."""
+
+    rows: Ints  # (n,) free candidates, as places in the request
+    slots: Ints  # (m,) positions for them
+    pinned: dict[int, int]  # position -> place in the request
+    size: int  # positions shown
+
+
+def rules(names: Sequence[Name], exclude: Iterable[Name], pin: Mapping[int, Name] | None, positions: int) -> Rules:
+    """ValueError, in one line, unless the rules can be followed."""
+    if not exclude and not pin:
+        size = min(positions, len(names))
+        return Rules(np.arange(len(names)), np.arange(size), {}, size)
+    places = {name: place for place, name in enumerate(names)}
+    if isinstance(exclude, str | bytes) or not isinstance(exclude, Iterable):
+        raise ValueError(f"exclude: {exclude!r} is not a list; give the candidates to leave out")
+    out = set()
+    for name in exclude:
+        if name in places:  # what is not a candidate is left out already
+            out.add(places[name])
+    pinned = _pinned(pin or {}, places, out, positions)
+    taken = out | set(pinned.values())
+    rows = np.array([place for place in range(len(names)) if place not in taken], np.int64)
+    size = min(positions, len(rows) + len(pinned))
+    beyond = [k for k in pinned if k >= size]
+    if beyond:
+        raise ValueError(f"pin: position {beyond[0]} is beyond the {size} that can be filled; pin a higher one")
+    slots = np.array([k for k in range(size) if k not in pinned], np.int64)
+    return Rules(rows, slots, pinned, size)
+
+
+def _pinned(pin: Mapping[int, Name], places: dict[Name, int], out: set[int], positions: int) -> dict[int, int]:
+    if not isinstance(pin, Mapping):
+        raise ValueError(f"pin: {pin!r} is not a mapping; give {{position: item}}, positions counted from 0")
+    pinned: dict[int, int] = {}
+    for position, name in pin.items():
+        if isinstance(position, bool) or not isinstance(position, int | np.integer) or not 0 <= position < positions:
+            raise ValueError(f"pin: {position!r} is not a position; give one from 0 to {positions - 1}")
+        if name not in places:
+            raise ValueError(f"pin: {name!r} is not among the candidates; pin one of them")
+        if places[name] in out:
+            raise ValueError(f"pin: {name!r} is excluded too; pin it or exclude it")
+        if places[name] in pinned.values():
+            raise ValueError(f"pin: {name!r} is pinned twice; a slate shows each item once")
+        pinned[int(position)] = places[name]
+    return pinned
+
+
+def as_rows(features: ArrayLike, dim: int) -> Floats:
+    """The features of a request's candidates: (n, dim) finite numbers."""
+    try:
+        rows = np.ascontiguousarray(features, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise ValueError(
+            f"features: rows of different lengths or not numbers; give one row of {dim} numbers per candidate"
+        ) from error
+    if rows.ndim != 2 or rows.shape[1] != dim or not len(rows):
+        raise ValueError(f"features: shape is {np.shape(rows)}; it should be (candidates, {dim}), at least one candidate")
+    if not np.isfinite(rows).all():
+        row, column = np.argwhere(~np.isfinite(rows))[0]
+        raise ValueError(f"features[{row}, {column}]: {rows[row, column]} is not a finite number")
+    return rows
+
+
+def as_context(context: ArrayLike | None, size: int) -> Floats:
+    """The features of a visitor: ``size`` finite numbers."""
+    if context is None:
+        if size:
+            raise ValueError(f"context: missing; this ranker was made with a context of {size} numbers")
+        return np.zeros(0)
+    try:
+        vector = np.ascontiguousarray(context, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"context: not a list of numbers; give {size}") from error
+    if vector.shape != (size,):
+        made = f"it should be ({size},)" if size else "this ranker was made without one"
+        raise ValueError(f"context: shape is {vector.shape}; {made}")
+    if not np.isfinite(vector).all():
+        place = int(np.argmin(np.isfinite(vector)))
+        raise ValueError(f"context[{place}]: {vector[place]} is not a finite number")
+    return vector
+
+
+def joint(rows: Floats, context: Floats, interactions: str) -> Floats:
+    """Features of item and visitor together: (x, c), and all products x_i c_j where interactions are "outer"."""
+    if not len(context):
+        return rows
+    parts = [rows, np.broadcast_to(context, (len(rows), len(context)))]
+    if interactions == "outer":
+        parts.append((rows[:, :, None] * context).reshape(len(rows), -1))
+    return np.concatenate(parts, axis=1)
+
+
+def joint_size(dim: int, context: int, interactions: str) -> int:
+    """How many joint features there are."""
+    return dim + context + (dim * context if interactions == "outer" else 0)
+
+
+def distinct(field: str, names: Sequence[Name]) -> None:
+    """ValueError if a name is repeated."""
+    if len(set(names)) < len(names):
+        seen: set[Name] = set()
+        for place, name in enumerate(names):
+            if name in seen:
+                raise ValueError(f"{field}[{place}]: {name!r} is repeated; name each candidate once")
+            seen.add(name)
+
+
+def as_share(field: str, value: float) -> float:
+    """A number in [0, 1]."""
+    number = as_number(field, value)
+    if not 0 <= number <= 1:
+        raise ValueError(f"{field}: {value!r} is not a share; give a number from 0 to 1")
+    return number
+
+
+def as_positions(positions: int | None, most: int) -> int:
+    """How many positions this request wants, at most the ranker's."""
+    if positions is None:
+        return most
+    number = as_count("positions", positions)
+    if number > most:
+        raise ValueError(f"positions: {number} is more than the {most} that the ranker was made for")
+    return number
+
+
+def listed(field: str, names: Iterable[Name]) -> list[Name]:
+    """Names as a list; ValueError for a single string."""
+    if isinstance(names, str | bytes) or not isinstance(names, Iterable):
+        raise ValueError(f"{field}: {names!r} is not a list; give the ids of items")
+    return list(names.tolist() if isinstance(names, np.ndarray) else names)

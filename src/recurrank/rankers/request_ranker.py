@@ -1,0 +1,260 @@
+"""What every ranker of requests has: candidates by features or id, rules, slates that carry what they showed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Annotated, Any, ClassVar, Literal, Self
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from recurrank._arrays import Floats, Ints, as_count
+from recurrank.catalogue import Catalogue, as_catalogue
+from recurrank.rankers.engines.requests import Shown, Work
+from recurrank.rankers.options import Option
+from recurrank.rankers.ranker import Buffer, Ranker, Seed
+from recurrank.rankers.request import (
+    Name,
+    RequestSlate,
+    Rules,
+    as_context,
+    as_positions,
+    as_rows,
+    as_share,
+    distinct,
+    ids_of,
+    joint,
+    joint_size,
+    listed,
+    rules,
+)
+from recurrank.rankers.stock import Stock
+from recurrank.slate import Slate
+
+LARGE = 1024
+"""With more items than this, the whole catalogue is ranked by way of a shortlist."""
+
+
+Dim = Annotated[int | None, Option("how many features a candidate has", least=1, usually=lambda ranker: ranker.catalogue.dim)]
+ContextSize = Annotated[int, Option("how many numbers describe a visitor; 0 for none", least=0, most=10_000)]
+Interactions = Annotated[
+    Literal["none", "outer"], Option("features of item and visitor side by side, or with all their products as well")
+]
+
+
+class RequestRanker(Ranker):
+    """A ranker whose every request may bring candidates of its own. Subclasses are the algorithms.
+
+    The state of an algorithm has at least ``features`` (of the catalogue), ``short`` (the items that matter when the whole of
+    it is ranked), ``account`` (of exploration) and ``work``.
+    """
+
+    compiled_choose: ClassVar[Callable[..., Any]]
+    """choose(state, rng, features, rows, count, slots, explore, chosen): candidates for the free positions."""
+    compiled_take: ClassVar[Callable[..., Any]]
+    """take(state, shown, clicks) -> bool: learn from a slate; True when a decision is due."""
+    uses_features = True
+    from_catalogue = ("features", "work")
+
+    catalogue: Stock
+
+    def begin(
+        self, features: ArrayLike | Catalogue | None, dim: int | None, positions: int, rounds: int, seed: Seed, context: int,
+        interactions: str,
+    ) -> None:  # fmt: skip
+        """What all of them are made with."""
+        if features is None and dim is None:
+            raise ValueError("dim: missing; give a catalogue, or how many features a candidate has")
+        stock = Stock.empty(as_count("dim", dim)) if features is None else Stock.of(as_catalogue(features))
+        self.short_slates = features is None or isinstance(features, Stock)
+        Ranker.__init__(self, stock, positions, rounds, seed)
+        if dim not in (None, stock.dim):
+            raise ValueError(f"dim: {dim} is not the {stock.dim} features of the catalogue; leave it out")
+        _, self.context, self.interactions = self.record(dim=dim, context=context, interactions=interactions)
+        self.segments: dict[str | None, int] = {None: 0}
+
+    def rank(
+        self,
+        features: ArrayLike | None = None,
+        *,
+        candidates: Sequence[Name] | None = None,
+        context: ArrayLike | None = None,
+        segment: str | None = None,
+        exclude: Iterable[Name] = (),
+        pin: Mapping[int, Name] | None = None,
+        positions: int | None = None,
+        explore: float = 1.0,
+    ) -> Slate:
+        """The slate for a request: of candidates whose features it brings, of those that it names, or of the whole catalogue.
+
+        Args:
+            features: one row per candidate; ``slate.items`` are rows of it.
+            candidates: ids of the catalogue (indices where it has no ids); or, with ``features``, what to call its rows.
+            context: of the visitor, where the ranker was made with one.
+            segment: a name for requests that are looked at alike, such as the device; examination is learned apart for each.
+            exclude: candidates that must not be shown.
+            pin: what must stand at which position, counted from 0.
+            positions: how many positions to fill, at most the ranker's.
+            explore: the share of the usual exploration that is allowed, from 0 to 1.
+
+        """
+        self._settle()
+        plain = features is None and candidates is None and segment is None and not exclude and not pin and explore == 1
+        if plain and positions is None and not self.context and len(self.catalogue) >= self.positions:
+            return super().rank()
+        size, share = as_positions(positions, self.positions), as_share("explore", explore)
+        names, places, rows = self._candidates(features, candidates)
+        rows = joint(rows, as_context(context, self.context), self.interactions)
+        allowed = rules(names, exclude, pin, size)
+        return self._answer(names, places, rows, allowed, self._as_segment(segment), share)
+
+    def _candidates(self, features: ArrayLike | None, candidates: Sequence[Name] | None) -> tuple[Sequence[Name], Ints, Floats]:
+        """What the request calls its candidates, their numbers in ``slate.items``, and their features."""
+        stock = self.catalogue
+        if features is not None:
+            rows = as_rows(features, stock.dim)
+            if candidates is None:
+                return range(len(rows)), np.arange(len(rows)), rows
+            names = listed("candidates", candidates)
+            distinct("candidates", names)
+            if len(names) != len(rows):
+                raise ValueError(f"candidates: {len(names)} ids for {len(rows)} rows of features; give one id per row")
+            return names, np.arange(len(rows)), rows
+        if not len(stock):
+            raise ValueError("features: missing; the ranker has no items, so a request has to bring its candidates' features")
+        if candidates is None:
+            return [stock.names[place] for place in stock.alive.tolist()], stock.alive, stock.features[stock.alive]
+        places = stock.places("candidates", candidates)
+        if not len(places):
+            raise ValueError("candidates: none; name at least one")
+        return list(candidates), places, stock.features[places]
+
+    def _answer(
+        self, names: Sequence[Name], places: Ints, rows: Floats, allowed: Rules, segment: str | None, share: float
+    ) -> RequestSlate:
+        if not allowed.size:
+            raise ValueError("exclude: no candidate is left; leave at least one")
+        self.make_room(len(rows))
+        self.index_of(segment)
+        chosen, before, done = np.zeros(len(allowed.slots), np.int64), float(self.state.account[0]), 0
+        if len(chosen):
+            done, _ = type(self).compiled_choose(
+                self.state, self.rng, rows, allowed.rows, len(allowed.rows), allowed.slots, share, chosen
+            )
+        shown, free = np.empty(allowed.size, np.int64), np.ones(allowed.size, np.bool_)
+        shown[allowed.slots] = allowed.rows[chosen]
+        for position, place in allowed.pinned.items():
+            shown[position], free[position] = place, False
+        called = tuple(names[place] for place in shown.tolist())
+        slate = RequestSlate(
+            items=places[shown], marks=np.full((allowed.size, 2), -1, np.int64), number=self.served, ranker=self.identity,
+            ids=ids_of(called), features=rows[shown], free=free, segment=segment, done=done,
+            change=float(self.state.account[0]) - before, names=called,
+        )  # fmt: skip
+        self.served += 1
+        return slate
+
+    def learn(self, slate: Slate, clicks: ArrayLike) -> None:
+        """Take in the clicks on a slate of this ranker: one boolean per position shown; late, in any order, each slate once."""
+        clicked = self._checked(slate, clicks)
+        self._settle()
+        if isinstance(slate, RequestSlate):
+            shown = Shown(slate.features, slate.free, self.index_of(slate.segment), self.state.work.shown.examined)
+            self.due = bool(type(self).compiled_take(self.state, shown, clicked))
+        else:
+            self.due = bool(type(self).compiled_learn(self.state, Buffer(slate.items, slate.marks), clicked))
+        self._settle()
+
+    def adopt(self, slate: Slate) -> None:
+        """Count a slate as served that a copy of this ranker has ranked."""
+        if not isinstance(slate, RequestSlate):
+            return super().adopt(slate)
+        self._belongs(slate, slate.number + 1)
+        self._settle()
+        self.index_of(slate.segment)
+        self.state.account[0] += slate.change
+        self.served += 1
+        return None
+
+    def _belongs(self, slate: Slate, served: int) -> None:
+        if not isinstance(slate, RequestSlate):
+            super()._belongs(slate, served)
+        elif slate.ranker != self.identity or slate.number >= served or slate.features.shape[1] != self.width:
+            raise ValueError("slate: it was served by another ranker; give it to the one whose rank() returned it")
+
+    @property
+    def width(self) -> int:
+        """How many features compiled code sees of a candidate: its own, the context's and their products."""
+        return joint_size(self.catalogue.dim, self.context, self.interactions)
+
+    def add(self, ids: Sequence[Name], features: ArrayLike) -> None:
+        """New items for the catalogue; ValueError, and no change, if one is there already."""
+        self._restock(self.catalogue.added(ids, features))
+
+    def update(self, ids: Sequence[Name], features: ArrayLike) -> None:
+        """Other features for items of the catalogue."""
+        self._restock(self.catalogue.updated(ids, features))
+
+    def remove(self, ids: Iterable[Name]) -> None:
+        """Items leave the catalogue, and are not shown again."""
+        self._restock(self.catalogue.removed(ids))
+
+    def _restock(self, stock: Stock) -> None:
+        self.catalogue = stock
+        self.state = self.state._replace(features=self._whole())
+        self._shortlist()
+
+    def _whole(self) -> Floats:
+        """The catalogue's features as compiled code ranks the whole of it: without a context."""
+        return self.catalogue.features if not self.context else np.zeros((0, self.width))
+
+    def _shortlist(self) -> None:
+        """The items that matter until the next estimate, all where they are few.
+
+        Rounds rank by one of a few vectors, so that the best K under each of these are all that can be shown: the union of
+        those lists gives the same slates as the whole catalogue.
+        """
+        items = self.catalogue.alive if not self.context else np.zeros(0, np.int64)
+        vectors = self._vectors()
+        if len(items) > LARGE and vectors is not None:
+            items = items[leading(self.catalogue.features[items], vectors, self.positions)]
+        self.state = self.state._replace(short=items)
+        self.make_room(len(items))
+
+    def _vectors(self) -> Floats | None:
+        """All that the coming rounds may rank by, the constant's coefficient first; None where nobody knows."""
+        return None
+
+    def make_room(self, candidates: int) -> None:
+        """Room for requests of so many candidates."""
+        if candidates > len(self.state.work.score):
+            self.state = self.state._replace(work=self._work(2 * candidates))
+
+    def _work(self, candidates: int) -> Work:
+        return Work.of(candidates, self.positions, self.width, self.width + 2)
+
+    def _as_segment(self, segment: str | None) -> str | None:
+        if segment is not None and (not isinstance(segment, str) or not 0 < len(segment) <= 200):
+            raise ValueError(f"segment: {segment!r} is not a name; give a string of at most 200 characters")
+        return segment
+
+    def index_of(self, segment: str | None) -> int:
+        """The number of a segment; most algorithms make no difference."""
+        return 0
+
+    def copy(self, seed: Seed = None, *, into: Self | None = None) -> Self:
+        other = super().copy(seed, into=into)
+        other.segments = dict(self.segments)
+        other.state = other.state._replace(work=self._work(len(self.state.work.score)))
+        return other
+
+
+def leading(features: Floats, vectors: Floats, size: int) -> Ints:
+    """The rows that are among the ``size`` best under any of the vectors (constants order nothing), the earlier of equals."""
+    found = []
+    for vector in vectors:
+        score = features @ vector[1:]
+        bar = np.partition(score, len(score) - size)[len(score) - size]
+        above = np.flatnonzero(score > bar)
+        found += [above, np.flatnonzero(score == bar)[: size - len(above)]]
+    return np.unique(np.concatenate(found))

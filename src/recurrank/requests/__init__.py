@@ -1,0 +1,18 @@
+"""Streams of requests: every visitor's own candidates, for simulations (:func:`recurrank.simulate` with ``requests=``)."""
+
+from recurrank.requests.streams import Churn, Clusters, Context, Drift, Leader, Log, Orthogonal, Requests, Uniform, Zipf
+from recurrank.requests.world import World
+
+__all__ = [
+    "Churn",
+    "Clusters",
+    "Context",
+    "Drift",
+    "Leader",
+    "Log",
+    "Orthogonal",
+    "Requests",
+    "Uniform",
+    "World",
+    "Zipf",
+]

@@ -1,0 +1,301 @@
+"""Streams of requests, as data: who asks for what, and how attractive it truly is.
+
+Unless something else is said, items have unit vectors v, a taste u is a unit vector, and attraction is 0.2 + 0.25 <v, u>;
+rankers are given the features v. All randomness comes from ``seed``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from recurrank._arrays import Floats, as_array, as_count, as_number, as_probabilities
+from recurrank.requests.world import LISTED, POPULAR, World
+from recurrank.seeds import stream
+
+BASE, SLOPE = 0.2, 0.25
+"""Attraction is BASE + SLOPE <v, u>, where it is linear."""
+LOGIT, STEEPNESS = -1.4, 1.5
+"""And the logistic function of LOGIT + STEEPNESS <v, u>, where it is logistic."""
+LEAST = 0.005
+
+
+def _unit(rows: Floats) -> Floats:
+    return np.asarray(rows / np.linalg.norm(rows, axis=-1, keepdims=True))
+
+
+def attractions(products: Floats, link: str) -> Floats:
+    """Attraction by <v, u>."""
+    if link == "logistic":
+        return np.asarray(1 / (1 + np.exp(-LOGIT - STEEPNESS * products)))
+    return np.clip(BASE + SLOPE * products, LEAST, 1 - LEAST)
+
+
+class Requests:
+    """A stream of requests. :meth:`world` makes what it draws from; every call makes the same."""
+
+    def world(self) -> World:
+        """Items, attraction and groups."""
+        raise NotImplementedError
+
+
+def _checked(stream_: object) -> None:
+    """ValueError for counts that are none, for every field of a dataclass that has one of these names."""
+    for name in ("items", "dim", "candidates", "clusters", "context", "visitors", "every"):
+        if name in vars(stream_):
+            as_count(name, vars(stream_)[name])
+    link = vars(stream_).get("link", "linear")
+    if link not in ("linear", "logistic"):
+        raise ValueError(f"link: {link!r} is unknown; choose 'linear' or 'logistic'")
+    if "items" in vars(stream_) and vars(stream_).get("candidates", 0) > vars(stream_)["items"]:
+        raise ValueError(f"candidates: {vars(stream_)['candidates']} is more than the {vars(stream_)['items']} items")
+
+
+@dataclass(frozen=True)
+class Uniform(Requests):
+    """Candidates drawn alike from all items.
+
+    >>> Uniform(items=100, dim=4, candidates=10).world().features.shape
+    (100, 4)
+    """
+
+    items: int = 2000
+    dim: int = 10
+    candidates: int = 40
+    seed: int = 0
+    link: str = "linear"
+
+    def __post_init__(self) -> None:
+        _checked(self)
+
+    def world(self) -> World:
+        rng = stream(self.seed, "requests")
+        v, u = _unit(rng.standard_normal((self.items, self.dim))), _unit(rng.standard_normal(self.dim))
+        return World(v, attractions(v @ u, self.link), self.candidates, np.zeros(1, np.int64), np.array([self.items]))
+
+
+@dataclass(frozen=True)
+class Zipf(Uniform):
+    """Candidates drawn by popularity 1 / rank^exponent, none twice."""
+
+    exponent: float = 1.0
+
+    def world(self) -> World:
+        rng = stream(self.seed, "popularity")
+        popularity = rng.permutation(np.arange(1.0, self.items + 1) ** -as_number("exponent", self.exponent))
+        return replace(super().world(), drawing=POPULAR, popularity=popularity)
+
+
+@dataclass(frozen=True)
+class Clusters(Requests):
+    """A request draws from one cluster, and features are skewed: what is above is confounded with what is below.
+
+    Args:
+        items: L, in clusters of equal size.
+        dim: d.
+        candidates: n of a request.
+        clusters: how many.
+        seed: of everything.
+        link: how attraction depends on the features.
+        patience: the range of the exponents with which clusters' visitors examine positions (p_k^exponent); None for all alike.
+        named: whether requests name their cluster's kind of patience (of four) as their segment.
+
+    """
+
+    items: int = 2000
+    dim: int = 10
+    candidates: int = 40
+    clusters: int = 40
+    seed: int = 0
+    link: str = "linear"
+    patience: tuple[float, float] | None = None
+    named: bool = False
+
+    def __post_init__(self) -> None:
+        _checked(self)
+        if self.items % self.clusters or self.items // self.clusters < self.candidates:
+            raise ValueError(
+                f"clusters: {self.items} items in {self.clusters} clusters do not give equal ones of at least {self.candidates}"
+            )
+
+    def world(self) -> World:
+        rng, each = stream(self.seed, "requests"), self.items // self.clusters
+        centres = np.repeat(rng.standard_normal((self.clusters, self.dim)), each, axis=0)
+        v = _unit(centres + rng.exponential(1.0, (self.items, self.dim)) - 1)
+        u = _unit(rng.standard_normal(self.dim))
+        world = World(
+            v, attractions(v @ u, self.link), self.candidates, np.arange(self.clusters) * each, np.full(self.clusters, each)
+        )
+        if self.patience is not None:
+            kinds = rng.permutation(np.arange(self.clusters) % 4)
+            world.patience = np.linspace(*self.patience, 4)[kinds]
+            world.segments = [f"patience {kind}" for kind in kinds] if self.named else None
+        return world
+
+
+@dataclass(frozen=True)
+class Orthogonal(Requests):
+    """No features to share: every item is a dimension of its own; attractions uniform in 0.05 to 0.9."""
+
+    items: int = 40
+    candidates: int = 20
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        _checked(self)
+
+    def world(self) -> World:
+        attraction = stream(self.seed, "requests").uniform(0.05, 0.9, self.items)
+        return World(np.eye(self.items), attraction, self.candidates, np.zeros(1, np.int64), np.array([self.items]))
+
+
+@dataclass(frozen=True)
+class Context(Requests):
+    """Visitors with contexts: attraction depends on the products of item and context features.
+
+    Attraction is 0.2 + 0.25 <v c', U> with |v| = |c| = 1 and |U| = 1 / sqrt(context size), U a random matrix of signs of taste.
+    """
+
+    items: int = 500
+    dim: int = 4
+    context: int = 3
+    visitors: int = 1000
+    candidates: int = 40
+    seed: int = 0
+    link: str = "linear"
+
+    def __post_init__(self) -> None:
+        _checked(self)
+
+    def world(self) -> World:
+        rng = stream(self.seed, "requests")
+        v, c = _unit(rng.standard_normal((self.items, self.dim))), _unit(rng.standard_normal((self.visitors, self.context)))
+        taste = np.linalg.qr(rng.standard_normal((max(self.dim, self.context), self.context)))[0][: self.dim]
+        return World(
+            v,
+            attractions((v @ taste @ c.T).T, self.link),
+            self.candidates,
+            np.zeros(1, np.int64),
+            np.array([self.items]),
+            contexts=c,
+        )
+
+
+@dataclass(frozen=True)
+class Leader(Requests):
+    """Another stream with an item of the given attraction in every request.
+
+    Its features are those that have this attraction by the same law: along u, and as long as needed.
+    """
+
+    base: Clusters | Uniform
+    attraction: float = 0.9
+
+    def world(self) -> World:
+        world = self.base.world()
+        if not 0 < as_number("attraction", self.attraction) < 1:
+            raise ValueError(f"attraction: {self.attraction} is not a probability between 0 and 1")
+        u = _taste(world, self.base.link)
+        needed = (
+            (np.log(self.attraction / (1 - self.attraction)) - LOGIT) / STEEPNESS
+            if self.base.link == "logistic"
+            else (self.attraction - BASE) / SLOPE
+        )
+        features = np.vstack([world.features, needed * u])
+        return replace(
+            world, features=features, attraction=np.append(world.attraction, self.attraction), leader=len(features) - 1
+        )
+
+
+@dataclass(frozen=True)
+class Churn(Requests):
+    """Another stream in which a share of the items is replaced by new ones of the same kind, every so many rounds."""
+
+    base: Clusters | Uniform
+    share: float = 0.01
+    every: int = 10_000
+
+    def __post_init__(self) -> None:
+        _checked(self)
+        if not 0 <= as_number("share", self.share) <= 1:
+            raise ValueError(f"share: {self.share} is not a share; give a number from 0 to 1")
+
+    def world(self) -> World:
+        world = self.base.world()
+        fresh = replace(self.base, seed=self.base.seed).world()
+
+        def turn(rng: np.random.Generator, rounds: int) -> None:
+            gone = rng.choice(len(fresh.features), max(1, round(self.share * len(fresh.features))), replace=False)
+            # A new item lies between two of its cluster: of the same kind, and none that was there.
+            each = int(fresh.size[0])
+            other = (gone // each) * each + rng.integers(each, size=len(gone))
+            v = _unit(
+                world.features[gone] + world.features[other] + 0.3 * rng.standard_normal((len(gone), fresh.features.shape[1]))
+            )
+            world.features[gone] = v
+            world.attraction[gone] = attractions(v @ _taste(fresh, self.base.link), self.base.link)
+
+        world.turn, world.every = turn, self.every
+        return world
+
+
+@dataclass(frozen=True)
+class Drift(Requests):
+    """Another stream whose taste u turns by ``angle`` radians in total over every 10^5 rounds."""
+
+    base: Clusters | Uniform
+    angle: float = 0.5
+    every: int = 1000
+
+    def __post_init__(self) -> None:
+        _checked(self)
+        as_number("angle", self.angle)
+
+    def world(self) -> World:
+        world = self.base.world()
+        u = _taste(world, self.base.link)
+        side = stream(self.base.seed, "drift").standard_normal(len(u))
+        side = _unit(side - (side @ u) * u)
+
+        def turn(rng: np.random.Generator, rounds: int) -> None:
+            turned = self.angle * rounds / 1e5
+            world.attraction[:] = attractions(world.features @ (np.cos(turned) * u + np.sin(turned) * side), self.base.link)
+
+        world.turn, world.every = turn, self.every
+        return world
+
+
+def _taste(world: World, link: str) -> Floats:
+    """The taste u, from the items: the law is linear in <v, u> wherever it is not cut off."""
+    inside = (world.attraction > LEAST) & (world.attraction < 1 - LEAST)
+    alpha = world.attraction[inside]
+    product = (np.log(alpha / (1 - alpha)) - LOGIT) / STEEPNESS if link == "logistic" else (alpha - BASE) / SLOPE
+    return np.asarray(np.linalg.lstsq(world.features[inside], product, rcond=None)[0])
+
+
+@dataclass(frozen=True, eq=False)
+class Log(Requests):
+    """Requests that were recorded, in turn: one matrix of features and one list of attractions each.
+
+    >>> Log([[[1.0, 0.0], [0.0, 1.0]]], [[0.5, 0.2]]).world().candidates
+    2
+    """
+
+    features: Sequence[ArrayLike]
+    attraction: Sequence[ArrayLike]
+
+    def world(self) -> World:
+        rows = [as_array(f"features[{i}]", part) for i, part in enumerate(self.features)]
+        alpha = [as_probabilities(f"attraction[{i}]", part) for i, part in enumerate(self.attraction)]
+        if not rows or len(rows) != len(alpha):
+            raise ValueError(f"attraction: {len(alpha)} lists for {len(rows)} requests; give one per request, and at least one")
+        for i, (x, a) in enumerate(zip(rows, alpha, strict=True)):
+            if x.ndim != 2 or x.shape[1] != rows[0].shape[1] or len(x) != len(a) or not np.isfinite(x).all():
+                raise ValueError(
+                    f"features[{i}]: shape {x.shape} for {len(a)} attractions; give finite numbers, one row per item"
+                )
+        size = np.array([len(a) for a in alpha])
+        return World(np.concatenate(rows), np.concatenate(alpha), int(size.max()), np.cumsum(size) - size, size, drawing=LISTED)

@@ -1,0 +1,169 @@
+"""What a stream of requests is made of, as data; and one request drawn from it, compiled.
+
+Items lie in groups (a cluster, the results of a query); a request draws its candidates from one group. What is examined may
+depend on the group, and so may the segment that the request names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+
+from recurrank._arrays import Floats, Ints
+from recurrank._compiled import hot
+
+CHOSEN, POPULAR, LISTED = 0, 1, 2
+"""How candidates are drawn from a group: all alike, by their popularity, or the groups in turn, whole."""
+
+
+@dataclass
+class World:
+    """Items, their true attraction, and how requests draw from them.
+
+    Attributes:
+        features: of the items, one row each; joint features with a context are made by the request.
+        attraction: of the items (or, with contexts, one row per context).
+        candidates: n, how many a request has.
+        start: where each group begins.
+        size: of each group.
+        drawing: one of CHOSEN, POPULAR, LISTED.
+        popularity: of items, where that matters.
+        leader: an item of every request, or -1.
+        patience: one exponent per group, of the examination of positions; empty where all are alike.
+        segments: the name that requests of a group give, or None.
+        contexts: one row per visitor; empty for none.
+        outer: whether joint features have the products of item and context.
+        turn: what changes with time; called every ``every`` rounds with a random stream and the number of rounds so far.
+        every: how often.
+
+    """
+
+    features: Floats
+    attraction: Floats
+    candidates: int
+    start: Ints
+    size: Ints
+    drawing: int = CHOSEN
+    popularity: Floats = field(default_factory=lambda: np.zeros(0))
+    leader: int = -1
+    patience: Floats = field(default_factory=lambda: np.zeros(0))
+    segments: list[str] | None = None
+    contexts: Floats = field(default_factory=lambda: np.zeros((0, 0)))
+    outer: bool = True
+    turn: Callable[[np.random.Generator, int], None] | None = None
+    every: int = 0
+
+    @property
+    def dim(self) -> int:
+        """How many features a ranker is given, joint ones included."""
+        d, c = self.features.shape[1], self.contexts.shape[1]
+        return int(d + c + (d * c if self.outer else 0) if c else d)
+
+
+class Drawn(NamedTuple):
+    """A stream and its present request, as compiled code sees them."""
+
+    features: Floats  # (L, d)
+    attraction: Floats  # (C or 1, L)
+    start: Ints
+    size: Ints
+    items: Ints  # (L,) shuffled within groups as requests are drawn
+    drawing: int
+    cumulative: Floats  # (L,) of popularity
+    stamp: Ints  # (L,) the last request that drew an item
+    leader: int
+    contexts: Floats
+    outer: bool
+    rows: Ints  # (n,) of this request: its candidates
+    joint: Floats  # (n, D) their features, where there is a context
+    truth: Floats  # (n,) their attraction
+    every: Ints  # (n,) 0, 1, 2, ...
+    slots: Ints  # (K,) 0, 1, 2, ...
+    about: Ints  # (4,) candidates, group, requests so far, context
+
+
+GROUP, COUNT, NUMBER, VISITOR = 1, 0, 2, 3
+
+
+def drawn(world: World, positions: int) -> Drawn:
+    """A stream at its beginning."""
+    items = len(world.features)
+    count = world.candidates
+    cumulative = np.cumsum(world.popularity / world.popularity.sum()) if len(world.popularity) else np.zeros(0)
+    return Drawn(
+        np.ascontiguousarray(world.features, np.float64),
+        np.ascontiguousarray(np.atleast_2d(world.attraction), np.float64),
+        np.asarray(world.start, np.int64),
+        np.asarray(world.size, np.int64),
+        np.arange(items),
+        world.drawing,
+        cumulative,
+        np.full(items, -1, np.int64),
+        world.leader,
+        np.ascontiguousarray(world.contexts, np.float64),
+        world.outer,
+        np.zeros(count, np.int64),
+        np.zeros((count if world.contexts.size else 0, world.dim)),
+        np.zeros(count),
+        np.arange(count),
+        np.arange(positions),
+        np.zeros(4, np.int64),
+    )
+
+
+@hot
+def draw(world: Drawn, rng: np.random.Generator) -> None:
+    """The next request: its candidates' rows and attraction, and joint features where there is a context."""
+    groups, number = len(world.start), world.about[NUMBER]
+    group = number % groups if world.drawing == LISTED else int(rng.random() * groups)
+    start, size = world.start[group], world.size[group]
+    count, first = len(world.rows), 0
+    if world.leader >= 0:
+        world.rows[0] = world.leader
+        first = 1
+    if world.drawing == LISTED:
+        count = min(count, size)
+        for i in range(count):
+            world.rows[i] = start + i
+    elif world.drawing == CHOSEN:
+        count = min(count, size + first)
+        for i in range(count - first):
+            j = start + i + int(rng.random() * (size - i))
+            item = world.items[j]
+            world.items[j] = world.items[start + i]
+            world.items[start + i] = item
+            world.rows[first + i] = item
+    else:
+        i = first
+        while i < count:
+            item = min(int(np.searchsorted(world.cumulative, rng.random())), len(world.cumulative) - 1)
+            if world.stamp[item] != number and item != world.leader:
+                world.stamp[item] = number
+                world.rows[i] = item
+                i += 1
+    visitor = int(rng.random() * world.contexts.shape[0]) if world.contexts.shape[0] > 0 else 0
+    for i in range(count):
+        world.truth[i] = world.attraction[visitor if world.attraction.shape[0] > 1 else 0, world.rows[i]]
+    if world.contexts.shape[0] > 0:
+        _join(world, visitor, count)
+    world.about[COUNT], world.about[GROUP], world.about[VISITOR] = count, group, visitor
+    world.about[NUMBER] += 1
+
+
+@hot
+def _join(world: Drawn, visitor: int, count: int) -> None:
+    """Joint features (x, c) and, where they are "outer", all x_i c_j."""
+    d, size = world.features.shape[1], world.contexts.shape[1]
+    for i in range(count):
+        x = world.rows[i]
+        for p in range(d):
+            world.joint[i, p] = world.features[x, p]
+        for q in range(size):
+            world.joint[i, d + q] = world.contexts[visitor, q]
+        if world.outer:
+            for p in range(d):
+                for q in range(size):
+                    world.joint[i, d + size + p * size + q] = world.features[x, p] * world.contexts[visitor, q]

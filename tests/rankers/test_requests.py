@@ -1,0 +1,326 @@
+"""Requests: candidates, rules, segments, contexts, bad input; slates that carry what learning needs; items that come and go."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.naive_anchored import Anchored as Twin
+
+import recurrank as rr
+from recurrank.rankers.engines import anchoring
+from recurrank.rankers.request import RequestSlate
+from recurrank.seeds import stream
+
+D, K = 3, 4
+
+
+@pytest.fixture
+def points():
+    return np.random.default_rng(5).standard_normal((30, D)) / 3
+
+
+@pytest.fixture
+def shop(points):
+    return rr.Catalogue(points, ids=[f"item {i}" for i in range(30)])
+
+
+def made(**options):
+    return rr.Anchored(**{"dim": D, "positions": K, "seed": 3, **options})
+
+
+def clicks_on(slate, rng):
+    """Position-based clicks of an attraction that is linear in the features."""
+    chances = (0.3 + slate.features[:, :D] @ np.array([0.3, -0.2, 0.1])) / np.arange(1, len(slate) + 1)
+    return rng.random(len(slate)) < np.clip(chances, 0, 1)
+
+
+def play(ranker, points, rounds, seed=0, **request):
+    rng, slates = np.random.default_rng(seed), []
+    for _ in range(rounds):
+        slate = ranker.rank(points[rng.permutation(len(points))[:12]], **request)
+        slates.append(slate.items.tolist())
+        ranker.learn(slate, clicks_on(slate, rng))
+    return slates
+
+
+@pytest.mark.parametrize("link", ["linear", "logistic"])
+def test_requests_are_the_twins(points, link):
+    """The same slates as the literal version, request by request, each with other candidates."""
+    ranker, twin = made(link=link), Twin(points, K, 1, stream(3, "ranker"), link=link)
+    rng = np.random.default_rng(1)
+    for t in range(300):
+        rows = rng.permutation(30)[: rng.integers(K, 20)]
+        slate = ranker.rank(points[rows])
+        assert rows[slate.items].tolist() == twin.rank_request(rows.tolist()), f"round {t}"
+        clicks = clicks_on(slate, rng)
+        ranker.learn(slate, clicks)
+        twin.learn(rows[slate.items].tolist(), clicks.tolist())
+
+
+@given(
+    seed=st.integers(0, 10**6), count=st.integers(1, 12), positions=st.integers(1, K),
+    out=st.sets(st.integers(0, 11), max_size=4), pinned=st.dictionaries(st.integers(0, K - 1), st.integers(0, 11), max_size=2),
+)  # fmt: skip
+def test_rules_are_kept(seed, count, positions, out, pinned):
+    """Pinned items stand where they should, excluded ones nowhere, nothing twice; or one line says why that cannot be."""
+    ranker = RANKER
+    rows = np.random.default_rng(seed).standard_normal((count, D))
+    before = ranker.served
+    try:
+        slate = ranker.rank(rows, exclude=out, pin=pinned, positions=positions)
+    except ValueError as error:
+        field, _, line = str(error).partition(": ")
+        possible = not set(pinned.values()) & out and len(set(pinned.values())) == len(pinned)
+        possible = possible and set(pinned.values()) <= set(range(count)) and set(range(count)) - out
+        possible = possible and all(k < min(positions, len(set(range(count)) - out)) for k in pinned)
+        assert (bool(possible), field in ("pin", "exclude"), "\n" in line, ranker.served) == (False, True, False, before)
+        return
+    shown = slate.items.tolist()
+    assert len(set(shown)) == len(shown) == min(positions, len(set(range(count)) - out))
+    assert not set(shown) & out
+    for position, item in pinned.items():
+        assert shown[position] == item
+        assert not slate.free[position]
+    assert slate.free.sum() == len(shown) - len(pinned)
+    np.testing.assert_array_equal(slate.features, rows[shown])
+    ranker.learn(slate, np.random.default_rng(seed).random(len(shown)) < 0.3)
+
+
+RANKER = made()
+
+
+BAD = [
+    ({"features": [[1.0, 2.0]]}, r"features: shape is \(1, 2\)"),
+    ({"features": [[1.0, 2.0, np.nan]]}, r"features\[0, 2\]: nan"),
+    ({"features": [[1.0, 2.0], [3.0]]}, "features: rows of different lengths"),
+    ({"features": np.zeros((0, D))}, "features: shape is"),
+    ({}, "features: missing"),
+    ({"features": np.eye(D), "candidates": ["a", "b"]}, "candidates: 2 ids for 3 rows"),
+    ({"features": np.eye(D), "candidates": ["a", "b", "a"]}, r"candidates\[2\]: 'a' is repeated"),
+    ({"features": np.eye(D), "candidates": "abc"}, "candidates: 'abc' is not a list"),
+    ({"features": np.eye(D), "context": [1.0]}, "context: shape is"),
+    ({"features": np.eye(D), "exclude": [0, 1, 2]}, "exclude: no candidate is left"),
+    ({"features": np.eye(D), "exclude": "0"}, "exclude: '0' is not a list"),
+    ({"features": np.eye(D), "pin": {0: 7}}, "pin: 7 is not among the candidates"),
+    ({"features": np.eye(D), "pin": {K: 0}}, f"pin: {K} is not a position"),
+    ({"features": np.eye(D), "pin": {3: 0}}, "pin: position 3 is beyond the 3"),
+    ({"features": np.eye(D), "pin": {0: 1, 1: 1}}, "pin: 1 is pinned twice"),
+    ({"features": np.eye(D), "pin": {0: 1}, "exclude": [1]}, "pin: 1 is excluded too"),
+    ({"features": np.eye(D), "pin": [1]}, r"pin: \[1\] is not a mapping"),
+    ({"features": np.eye(D), "positions": K + 1}, "positions: 5 is more than the 4"),
+    ({"features": np.eye(D), "positions": 0}, "positions: 0 is too small"),
+    ({"features": np.eye(D), "segment": 7}, "segment: 7 is not a name"),
+    ({"features": np.eye(D), "explore": 1.5}, "explore: 1.5 is not a share"),
+]
+
+
+@pytest.mark.parametrize(("request_", "line"), BAD)
+def test_bad_requests_change_nothing(request_, line):
+    ranker = made()
+    before = ranker.save()
+    with pytest.raises(ValueError, match=f"^{line}"):
+        ranker.rank(**request_)
+    assert ranker.save() == before
+
+
+@pytest.mark.parametrize(
+    ("options", "line"),
+    [
+        ({"dim": None}, "dim: missing"),
+        ({"features": np.eye(5)}, "dim: 3 is not the 5 features"),
+        ({"dim": 0}, "dim: "),
+        ({"link": "probit"}, "link: "),
+        ({"discount": 0.1}, "discount: "),
+        ({"context": -1}, "context: "),
+        ({"interactions": "all"}, "interactions: "),
+        ({"ridge": 0.0}, "ridge: "),
+    ],
+)
+def test_bad_options(options, line):
+    with pytest.raises(ValueError, match=f"^{line}"):
+        made(**options)
+
+
+def test_bad_answers(points):
+    ranker, other = made(), made(seed=4)
+    slate = ranker.rank(points)
+    with pytest.raises(ValueError, match=r"^clicks: shape is \(3,\); it should be \(4,\)"):
+        ranker.learn(slate, [True] * 3)
+    with pytest.raises(ValueError, match=r"^slate: it was served by another ranker"):
+        other.learn(slate, [True] * K)
+
+
+def test_short_slates_learn(points):
+    ranker = made()
+    slate = ranker.rank(points[:2])
+    assert len(slate) == 2
+    ranker.learn(slate, [True, False])
+    assert len(ranker.rank(points, positions=1)) == 1
+
+
+def test_candidates_of_a_catalogue(shop, points):
+    ranker = rr.Anchored(shop, positions=K, seed=0)
+    slate = ranker.rank(candidates=["item 3", "item 9", "item 5"], pin={1: "item 5"}, exclude=["item 9", "elsewhere"])
+    assert slate.ids == ("item 3", "item 5")
+    assert slate.items.tolist() == [3, 5]
+    np.testing.assert_array_equal(slate.features, points[[3, 5]])
+    for names, line in ((["item 3", "x"], r"candidates\[1\]: 'x' is not an item"), ([], "candidates: none")):
+        with pytest.raises(ValueError, match=f"^{line}"):
+            ranker.rank(candidates=names)
+    assert set(ranker.rank(exclude=["item 0"]).ids) <= set(shop.ids) - {"item 0"}
+
+
+def test_items_come_and_go(shop, points):
+    ranker = rr.Anchored(shop, positions=K, seed=0)
+    late = ranker.rank()
+    removed = list(late.ids[:2])
+    ranker.remove(removed)
+    assert len(ranker.catalogue) == 28
+    for _ in range(50):
+        slate = ranker.rank()
+        assert not set(slate.ids) & set(removed)
+        ranker.learn(slate, [True, False, False, False])
+    ranker.add(["new"], [[9.0, 9.0, 9.0]])
+    ranker.update(["item 29"], [[0.1, 0.2, 0.3]])
+    assert ranker.rank(candidates=["new", "item 29"]).features.tolist() in (
+        [[9.0, 9.0, 9.0], [0.1, 0.2, 0.3]], [[0.1, 0.2, 0.3], [9.0, 9.0, 9.0]],
+    )  # fmt: skip
+    for bad, line in (
+        (lambda: ranker.add(["new"], points[:1]), r"ids\[0\]: 'new' is in the catalogue already"),
+        (lambda: ranker.add(["a", "b"], points[:1]), "ids: 2 ids for 1 rows"),
+        (lambda: ranker.remove(removed), r"ids\[0\]: .* is not an item"),
+        (lambda: ranker.update(["x"], points[:1]), r"ids\[0\]: 'x' is not an item"),
+    ):
+        with pytest.raises(ValueError, match=f"^{line}"):
+            bad()
+    again = rr.load(ranker.save(), ranker.catalogue)
+    assert again.rank().ids == ranker.rank().ids
+    ranker.remove([name for name in ranker.catalogue.ids if name][: len(ranker.catalogue) - 2])
+    assert len(ranker.rank()) == 2
+
+
+def test_a_shortlist_gives_the_slates_of_the_whole_catalogue(monkeypatch):
+    """Exact: the same slates as when all items are candidates, in every round."""
+    from recurrank.rankers import request_ranker
+
+    points = np.random.default_rng(0).standard_normal((300, D)) / 3
+    monkeypatch.setattr(request_ranker, "LARGE", 50)
+    short = rr.Anchored(points, positions=K, seed=1)
+    monkeypatch.setattr(request_ranker, "LARGE", 10_000)
+    whole = rr.Anchored(points, positions=K, seed=1)
+    rng = np.random.default_rng(2)
+    for _ in range(400):
+        monkeypatch.setattr(request_ranker, "LARGE", 50)
+        slate = short.rank()
+        clicks = rng.random(K) < 0.3 + points[slate.items, 0] / 3
+        short.learn(slate, clicks)
+        monkeypatch.setattr(request_ranker, "LARGE", 10_000)
+        other = whole.rank()
+        assert slate.items.tolist() == other.items.tolist()
+        whole.learn(other, clicks)
+    assert len(short.state.short) < 300 == len(whole.state.short)
+
+
+@pytest.mark.parametrize("interactions", ["none", "outer"])
+def test_contexts(points, interactions):
+    ranker = made(context=2, interactions=interactions)
+    slate = ranker.rank(points, context=[1.0, 0.5])
+    assert slate.features.shape == (K, D + 2 + (6 if interactions == "outer" else 0))
+    ranker.learn(slate, [True] * K)
+    for context, line in (
+        (None, "context: missing"),
+        ([1.0], r"context: shape is \(1,\)"),
+        ([1.0, np.inf], r"context\[1\]: inf"),
+    ):
+        with pytest.raises(ValueError, match=f"^{line}"):
+            ranker.rank(points, context=context)
+
+
+def test_segments_have_strata_of_their_own(points):
+    ranker = made()
+    play(ranker, points, 40, segment="phone")
+    play(ranker, points, 40, segment="desk")
+    per = anchoring.strata_per_segment(K)
+    assert ranker.state.moments.shape[0] == 3 * per
+    assert ranker.state.moments[:per].sum() == 0 != ranker.state.moments[per:].sum()
+    assert rr.load(ranker.save()).segments == {None: 0, "phone": 1, "desk": 2}
+
+
+def test_what_an_event_must_hold(points):
+    """Slates served by a copy, packed and unpacked, adopted and answered late and in another order: the same state by fold."""
+    first = made()
+    play(first, points, 60)
+    copy, folded = first.copy(seed=8), first.copy()
+    rng = np.random.default_rng(3)
+    served = [copy.rank(points, segment="a" if i % 2 else None, pin={1: 4} if i % 3 else None) for i in range(40)]
+    events = [slate.pack() for slate in served]
+    answers = [clicks_on(slate, rng) for slate in served]
+    for ranker in (first, folded):
+        slates = [RequestSlate.unpack(event) for event in events]
+        for slate in slates:
+            ranker.adopt(slate)
+        for i in np.random.default_rng(1).permutation(40)[:30]:
+            ranker.learn(slates[i], answers[i])
+    assert first.save() == folded.save()
+    np.testing.assert_array_equal(RequestSlate.unpack(events[7]).features, served[7].features)
+    assert RequestSlate.unpack(events[7]).names == served[7].names
+
+
+def test_save_copy_and_go_on(points):
+    whole, first = made(link="logistic"), made(link="logistic")
+    play(whole, points, 150)
+    play(first, points, 150)
+    second, third = rr.load(first.save()), first.copy()
+    expected = play(whole, points, 100, seed=1)
+    assert play(second, points, 100, seed=1) == play(third, points, 100, seed=1) == expected
+    assert second.save() == third.save() == whole.save()
+    with pytest.raises(ValueError, match=r"^features: missing"):
+        rr.load(rr.Anchored(points, positions=K, seed=0).save())
+
+
+def test_no_exploration_where_none_is_allowed(points):
+    ranker = made()
+    play(ranker, points, 100)
+    order = np.argsort(-(points @ ranker.state.theta[1:]), kind="stable")[:K].tolist()
+    assert all(ranker.rank(points, explore=0).items.tolist() == order for _ in range(60))
+
+
+def test_a_discount_forgets(points):
+    ranker = made(discount=0.9)
+    play(ranker, points, 300)
+    assert (
+        ranker.state.moments[: anchoring.THIRDS, 0, 0].sum()
+        < made_once(points).state.moments[: anchoring.THIRDS, 0, 0].sum() / 5
+    )
+
+
+def made_once(points):
+    ranker = made()
+    play(ranker, points, 300)
+    return ranker
+
+
+def test_strata_nest():
+    strata = anchoring.Strata.of(4, 2)
+    assert len(strata.position) == 2 * anchoring.strata_per_segment(4)
+    for coarse, fine in zip(strata.levels, strata.levels[1:], strict=False):
+        assert len({(c, f) for c, f in zip(coarse, fine, strict=True)}) == len(set(fine))  # a finer label has one parent
+
+
+def test_the_guard_is_off_where_strata_are_right_and_on_where_they_are_not():
+    """Lower positions that tell another theta get less weight, and theta stays in the anchor's ellipsoid."""
+    rng, dim = np.random.default_rng(0), 4
+    strata = anchoring.Strata.of(2, 1)
+    theta, other = np.array([0.3, 0.1, -0.1, 0.05]), np.array([0.3, -0.2, 0.2, 0.0])
+    for lower, on in ((0.5 * theta, False), (0.5 * other, True)):
+        moments, sums = np.zeros((9, dim, dim)), np.zeros((9, dim))
+        for g, true in ((0, theta), (3, lower)):
+            x = np.c_[np.ones(4000), rng.standard_normal((4000, dim - 1))]
+            clicks = rng.random(4000) < np.clip(x @ true, 0, 1)
+            moments[g], sums[g] = np.tril(5 * x.T @ x), 5 * x.T @ clicks
+        found = anchoring.estimate(moments, sums, strata, theta, np.ones(2), 1.0)
+        assert (found.inflation[0] > 1) == on
+        apart = found.theta - found.anchor
+        assert apart @ found.anchor_information @ apart <= dim + 3 * np.sqrt(2 * dim)
