@@ -13,7 +13,7 @@ from recurrank.cli.shared import json_option, output_path, plugin_option, print_
 
 @click.group()
 def command() -> None:
-    """Verify, replay or export the log of a service. A SQLite store's server has to be stopped first."""
+    """Verify, replay or export the log of a service (with SQLite, stop its server first); import a log of pages."""
 
 
 @command.command()
@@ -59,14 +59,50 @@ def replay(store: str, as_json: bool) -> None:
 @command.command()
 @click.argument("path", type=click.Path(path_type=Path))
 @store_option
-def export(path: Path, store: str) -> None:
-    """Write the log into PATH, a Parquet file: one row per event."""
+@click.option(
+    "--format", "kind", type=click.Choice(["parquet", "ubi"]), default="parquet", show_default=True, help="ubi: JSON lines."
+)
+def export(path: Path, store: str, kind: str) -> None:
+    """Write the log into PATH: Parquet with one row per event, or OpenSearch UBI JSON lines, queries and click events."""
     from recurrank.serving.audit import export as export_log
 
-    output_path(path, (".parquet",))
-    with _opened(store) as opened:
-        count = export_log(opened, path)
-    click.echo(f"{count:,} events: {path}")
+    output_path(path, (".parquet",) if kind == "parquet" else (".jsonl", ".ndjson"))
+    events = path if kind == "parquet" else path.with_name(path.name + ".events.parquet")
+    try:
+        with _opened(store) as opened:
+            count = export_log(opened, events)
+        if kind == "ubi":
+            from recurrank.logs.formats.ubi import write
+
+            count = write(events, path)
+    finally:
+        if kind == "ubi":
+            events.unlink(missing_ok=True)
+    click.echo(f"{count:,} {'events' if kind == 'parquet' else 'pages'}: {path}")
+
+
+@command.command("import")
+@click.argument("sources", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.option("--out", required=True, type=click.Path(path_type=Path), help="The .parquet file to write.")
+@click.option("--format", "kind", help="lists, long, ubi, metarank or events (our export); by default found out.")
+@click.option("--skip-bad", is_flag=True, help="Leave out pages and lines that are not sound, and count them.")
+@json_option
+def import_(sources: tuple[Path, ...], out: Path, kind: str | None, skip_bad: bool, as_json: bool) -> None:
+    """Check a log of pages and clicks in any known format and write it as Parquet, for `recurrank fit` and `evaluate`.
+
+    SOURCES is one file, or several of an OpenSearch UBI log. A stopped import goes on where it was.
+    """
+    from recurrank.logs.importing import import_log
+
+    output_path(out, (".parquet",))
+    found = import_log(sources, out, kind=kind, skip_bad=skip_bad)
+    if as_json:
+        print_json(found._asdict())
+        return
+    for complaint in found.complaints:
+        click.echo(complaint, err=True)
+    left_out = f", {found.bad:,} bad ones left out" if found.bad else ""
+    click.echo(f"{found.pages:,} pages ({found.format}){left_out}: {out}")
 
 
 def _opened(address: str) -> Any:

@@ -32,6 +32,10 @@ OTHER_NAMES = {
 """Names under which other programs have these columns."""
 
 
+MILLISECONDS = 1e11
+"""A time above this is in milliseconds; as seconds it would be the year 5138."""
+
+
 class Bad(ValueError):
     """A page that cannot be part of a log: what is wrong with it, and where."""
 
@@ -166,6 +170,46 @@ def _repeats(codes: Ints, owner: Ints, rows: int) -> Ints:
     return np.flatnonzero(bad)
 
 
+def canonical(batch: Any) -> Any:
+    """A batch of sound pages with all columns of :func:`schema`, empty where it lacks them."""
+    pa = arrow()
+    columns = []
+    for field in schema():
+        if field.name not in batch.schema.names:
+            columns.append(
+                pa.array([""] * len(batch), field.type) if field.name == "query" else pa.nulls(len(batch), field.type)
+            )
+        elif field.name == "time":
+            columns.append(as_time(batch["time"]))
+        else:
+            columns.append(batch[field.name].cast(field.type))
+    return pa.RecordBatch.from_arrays(columns, schema=schema())
+
+
+def as_time(column: Any) -> Any:
+    """Times as timestamps: from timestamps, from texts (ISO 8601), or from numbers, seconds or milliseconds since 1970."""
+    pa = arrow()
+    kind = pa.timestamp("us", tz="UTC")
+    if pa.types.is_timestamp(column.type):
+        return column.cast(kind)
+    if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
+        try:
+            return column.cast(kind)
+        except pa.ArrowInvalid:
+            pass
+        try:
+            return column.cast(pa.timestamp("us")).cast(kind)
+        except pa.ArrowInvalid:
+            pass
+    try:
+        numbers = column.cast(pa.float64())
+    except pa.ArrowInvalid:
+        return pa.nulls(len(column), kind)
+    scale = np.where(np.abs(numbers.to_numpy(zero_copy_only=False)) > MILLISECONDS, 1e3, 1e6)
+    whole = pa.compute.multiply(numbers, pa.array(scale))
+    return pa.compute.round(whole).cast(pa.int64()).cast(pa.timestamp("us")).cast(kind)
+
+
 def sessions_of(table: Any) -> Sessions:
     """Sessions from a table whose rows were checked."""
     pa = arrow()
@@ -186,11 +230,9 @@ def sessions_of(table: Any) -> Sessions:
     item_ids = encoded.dictionary.cast(pa.string()).to_pylist()
     optional: dict[str, Any] = {}
     if "time" in names and not table["time"].null_count:
-        column = table["time"].combine_chunks()
-        if pa.types.is_timestamp(column.type):
-            optional["time"] = column.cast(pa.timestamp("us", tz=column.type.tz)).cast(pa.int64()).to_numpy() / 1e6
-        else:
-            optional["time"] = column.cast(pa.float64()).to_numpy()
+        times = as_time(table["time"].combine_chunks())
+        if not times.null_count:
+            optional["time"] = times.cast(pa.int64()).to_numpy() / 1e6
     if "propensity" in names and not table["propensity"].null_count:
         propensity = np.ones((len(lengths), width))
         propensity[here] = pa.compute.list_flatten(table["propensity"]).cast(pa.float64()).to_numpy()

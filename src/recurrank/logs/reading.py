@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import csv
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from recurrank.logs.formats import counts, lists, long
+from recurrank.logs.formats import counts, joined, lists, long
 from recurrank.logs.pages import Bad, Batch, arrow, complaints, sessions_of
 from recurrank.logs.sessions import Counts, Sessions
 
@@ -33,7 +34,12 @@ def read(log: Log | str | Path, *, skip_bad: bool = False) -> Log:
     if kind == "counts":
         return counts.read(path, _table(path))
     pa = arrow()
-    tables = [pa.Table.from_batches([sound(path, batch, skip_bad)[0]]) for batch in batches(path, kind)]
+
+    def bad_line(error: Bad) -> None:
+        if not skip_bad:
+            raise ValueError(str(error))
+
+    tables = [pa.Table.from_batches([sound(path, batch, skip_bad)[0]]) for batch in batches(path, kind, bad_line)]
     tables = [table for table in tables if len(table)]
     if not tables:
         raise ValueError(f"{path}: no pages in it")
@@ -52,8 +58,17 @@ def pages_only(log: Log, what: str) -> Sessions:
 
 
 def kind_of(path: Path) -> str:
-    """Which format a file has: lists, long, counts, events, ubi or metarank."""
+    """Which format a file has: lists, long, counts, events (our service's export), ubi or metarank."""
+    if not _is_parquet(path):
+        with path.open("rb") as file:
+            if file.read(1) == b"{" or path.suffix in (".jsonl", ".ndjson", ".json"):
+                kind = joined.kind_of_lines(path)
+                if kind is None:
+                    raise ValueError(f"{path}: JSON lines that are neither of OpenSearch UBI nor of Metarank")
+                return kind
     names, types = _columns(path)
+    if {"seq", "kind", "served", "items", "clicks"} <= set(names):
+        return "events"
     if lists.recognises(names, types):
         return "lists"
     if counts.recognises(names):
@@ -66,13 +81,18 @@ def kind_of(path: Path) -> str:
     )
 
 
-def batches(path: Path, kind: str) -> Iterator[Batch]:
-    """Batches of pages from a file, unchecked."""
-    if kind == "lists":
-        return lists.batches(path)
-    if kind == "long":
-        return long.batches(path, _tables(path), heading=0 if path.suffix == ".parquet" else 1)
-    raise ValueError(f"{path}: {kind} has no pages")
+def batches(path: Path, kind: str, bad: Callable[[Bad], None]) -> Iterator[Batch]:
+    """Batches of pages from a file, unchecked; lines that are not part of any page go to ``bad``."""
+    match kind:
+        case "lists":
+            return lists.batches(path)
+        case "long":
+            return long.batches(path, _tables(path, bad), heading=0 if _is_parquet(path) else 1)
+        case "events":
+            return joined.events(path)
+        case "ubi" | "metarank":
+            return joined.batches([path], kind, bad)
+    raise ValueError(f"format: {kind!r} is unknown; choose lists, long, ubi, metarank or events")
 
 
 def sound(path: Path, batch: Batch, skip_bad: bool) -> tuple[Any, list[Bad]]:
@@ -94,16 +114,16 @@ def _is_parquet(path: Path) -> bool:
 
 
 def _columns(path: Path) -> tuple[list[str], dict[str, Any]]:
+    """Names of the columns, and of Parquet their types."""
     pa = arrow()
     try:
         if _is_parquet(path):
             schema = pa.parquet.read_schema(path)
-        else:
-            with pa.csv.open_csv(path) as reader:
-                schema = reader.schema
-    except pa.ArrowInvalid as error:
-        raise ValueError(f"{path}: neither Parquet nor CSV with a heading ({error})") from error
-    return schema.names, {field.name: field.type for field in schema}
+            return schema.names, {field.name: field.type for field in schema}
+        with path.open(encoding="utf-8-sig", newline="") as file:
+            return next(csv.reader(file)), {}
+    except (pa.ArrowInvalid, StopIteration, UnicodeDecodeError, csv.Error) as error:
+        raise ValueError(f"{path}: neither Parquet nor CSV with a heading ({error or 'empty'})") from error
 
 
 def _table(path: Path) -> Any:
@@ -114,7 +134,8 @@ def _table(path: Path) -> Any:
         raise ValueError(f"{path}: {error}") from error
 
 
-def _tables(path: Path) -> Iterator[Any]:
+def _tables(path: Path, bad: Callable[[Bad], None]) -> Iterator[Any]:
+    """A long table in pieces; cells of CSV are texts, so that one that is not a number is found with its row."""
     pa = arrow()
     try:
         if _is_parquet(path):
@@ -122,9 +143,27 @@ def _tables(path: Path) -> Iterator[Any]:
             wanted = list(dict.fromkeys(long.columns_of(file.schema_arrow.names).values()))
             for batch in file.iter_batches(long.ROWS, columns=wanted):
                 yield pa.Table.from_batches([batch])
-        else:
-            with pa.csv.open_csv(path, read_options=pa.csv.ReadOptions(block_size=1 << 24)) as reader:
-                for batch in reader:
-                    yield pa.Table.from_batches([batch])
+            return
+
+        found: list[Bad] = []  # an exception in the handler would be swallowed
+
+        def ragged(row: Any) -> str:
+            cells = f"{row.actual_columns} cells, but the heading has {row.expected_columns}"
+            found.append(Bad(f"{path}: row {row.number or 'unknown'}: {cells}: {row.text[:60]!r}"))
+            return "skip"
+
+        names, _ = _columns(path)
+        with pa.csv.open_csv(
+            path,
+            read_options=pa.csv.ReadOptions(block_size=1 << 24),
+            parse_options=pa.csv.ParseOptions(invalid_row_handler=ragged),
+            convert_options=pa.csv.ConvertOptions(column_types={name: pa.string() for name in names}),
+        ) as reader:
+            for batch in reader:
+                while found:
+                    bad(found.pop(0))
+                yield pa.Table.from_batches([batch])
+            for error in found:
+                bad(error)
     except pa.ArrowInvalid as error:
         raise ValueError(f"{path}: {error}") from error

@@ -1,0 +1,283 @@
+"""Logs from files: every format gives the same pages, bad rows are named, imports are whole and go on."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from recurrank.cli import main
+from recurrank.logs import importing
+from recurrank.logs.formats import joined, ubi
+from recurrank.logs.importing import import_log
+from recurrank.logs.reading import kind_of, read
+from recurrank.logs.sessions import Counts, Sessions, pairs_of
+
+PAGES = [("shoes", ["a", "b", "c"], [1, 0, 0]), ("hats", ["b", "d"], [0, 1]), ("shoes", ["c", "a", "b"], [0, 0, 0])]
+
+
+def as_lists(path, pages=PAGES, **more):
+    columns = {"query_id": [q for q, _, _ in pages], "doc_ids": [i for _, i, _ in pages], "clicks": [c for _, _, c in pages]}
+    pq.write_table(pa.table({**columns, **more}), path)
+    return path
+
+
+def as_long(path, pages=PAGES, start=1):
+    rows = ["session,query,item,position,click"]
+    for number, (query, items, clicks) in enumerate(pages):
+        rows += [f"{number},{query},{i},{k + start},{c}" for k, (i, c) in enumerate(zip(items, clicks, strict=True))]
+    path.write_text("\n".join(rows) + "\n")
+    return path
+
+
+def as_ubi(path, pages=PAGES):
+    lines = []
+    for number, (query, items, clicks) in enumerate(pages):
+        lines.append({"query_id": str(number), "user_query": query, "query_response_hit_ids": items, "timestamp": "2024-01-01"})
+        for place, (item, clicked) in enumerate(zip(items, clicks, strict=True), 1):
+            if clicked:
+                attributes = {"object": {"object_id": item}, "position": {"ordinal": place}}
+                lines.append({"action_name": "click", "query_id": str(number), "event_attributes": attributes})
+    path.write_text("\n".join(map(json.dumps, lines)) + "\n")
+    return path
+
+
+def as_metarank(path, pages=PAGES):
+    lines = []
+    for number, (query, items, clicks) in enumerate(pages):
+        fields, shown = [{"name": "query", "value": query}], [{"id": item} for item in items]
+        lines.append({"event": "ranking", "id": str(number), "timestamp": "1700000000000", "fields": fields, "items": shown})
+        for item, clicked in zip(items, clicks, strict=True):
+            if clicked:
+                lines.append({"event": "interaction", "type": "click", "ranking": str(number), "item": item})
+    path.write_text("\n".join(map(json.dumps, lines)) + "\n")
+    return path
+
+
+def as_events(path, pages=PAGES):
+    rows = []
+    for number, (query, items, clicks) in enumerate(pages):
+        common = {"at": 1_700_000_000_000_000, "ranker": query}
+        rows.append({**common, "seq": 3 * number, "kind": "served", "served": None, "items": items, "clicks": None})
+        answer = {"kind": "learned", "served": 3 * number, "items": items, "clicks": [bool(c) for c in clicks]}
+        rows.append({**common, "seq": 3 * number + 1, **answer})
+        rows.append({**common, "seq": 3 * number + 2, "kind": "served", "served": None, "items": items, "clicks": None})
+    table = pa.Table.from_pylist(rows)
+    at = table.schema.names.index("at")
+    pq.write_table(table.set_column(at, "at", table["at"].cast(pa.timestamp("us", tz="UTC"))), path)
+    return path
+
+
+FORMATS = {
+    "lists": (as_lists, "log.parquet"),
+    "long": (as_long, "log.csv"),
+    "ubi": (as_ubi, "log.jsonl"),
+    "metarank": (as_metarank, "log.jsonl"),
+    "events": (as_events, "events.parquet"),
+}
+
+
+def pages_of(log: Sessions):
+    found = []
+    for row in range(len(log)):
+        length = log.lengths[row]
+        names = [log.item_ids[item] for item in log.items[row, :length]]
+        found.append((log.query_ids[log.query[row]], names, log.clicks[row, :length].tolist()))
+    return found
+
+
+@pytest.mark.parametrize("kind", FORMATS)
+def test_every_format_gives_the_same_pages(kind, tmp_path):
+    write, name = FORMATS[kind]
+    source = write(tmp_path / name)
+    assert kind_of(source) == kind
+    assert pages_of(read(source)) == PAGES
+    found = import_log([source], tmp_path / "out.parquet")
+    assert (found.format, found.pages, found.bad) == (kind, 3, 0)
+    assert pages_of(read(tmp_path / "out.parquet")) == PAGES
+    assert not (tmp_path / "out.parquet.partial").exists()
+
+
+def test_positions_may_begin_at_0_and_rows_be_in_any_order(tmp_path):
+    path = as_long(tmp_path / "log.csv", start=0)
+    lines = path.read_text().splitlines()
+    path.write_text("\n".join([lines[0], lines[3], lines[1], lines[2], *lines[4:]]))
+    assert pages_of(read(path)) == PAGES
+
+
+def test_times_propensities_and_joints_come_along(tmp_path):
+    more = {"time": [10.0, 20.0, 15.0], "propensity": [[0.5] * 3, [0.25] * 2, [1.0] * 3], "joint": [0.1, 0.2, 0.3]}
+    import_log([as_lists(tmp_path / "log.parquet", **more)], tmp_path / "out.parquet")
+    log = read(tmp_path / "out.parquet")
+    assert log.time.tolist() == [10, 20, 15]
+    assert log.propensity[1].tolist() == [0.25, 0.25, 1]
+    assert log.joint.tolist() == [0.1, 0.2, 0.3]
+    early, late = log.split("time", share=1 / 3)
+    assert (early.time.max(), late.time.tolist()) == (15, [20])
+
+
+def test_counts_are_read_and_cannot_be_imported(tmp_path):
+    path = tmp_path / "counts.csv"
+    path.write_text("query,url,position,impressions,clicks\nq,a,0,10,3\nq,b,1,10,1\n")
+    counts = read(path)
+    assert isinstance(counts, Counts)
+    assert counts.impressions.tolist() == [10, 10]
+    with pytest.raises(ValueError, match="cannot be turned into pages"):
+        import_log([path], tmp_path / "out.parquet")
+    path.write_text("query,url,position,impressions,clicks\nq,a,0,10,-3\n")
+    with pytest.raises(ValueError, match="row 2, column 'clicks'"):
+        read(path)
+
+
+BAD_PAGES = [
+    (("q", ["a", "b"], [1]), "row 2, column 'clicks': 1 values for 2 items"),
+    (("q", ["a", "a"], [1, 0]), "row 2, column 'items': an item stands twice"),
+    (("q", ["a", "b"], [2, 0]), "row 2, column 'clicks': 2 is neither 0 nor 1"),
+    (("q", [], []), "row 2, column 'items': empty"),
+    (("q", ["a", None], [1, 0]), "row 2, column 'items': an item is missing"),
+    ((None, ["a"], [1]), "row 2, column 'query': missing"),
+]
+
+
+@pytest.mark.parametrize(("page", "said"), BAD_PAGES)
+def test_a_bad_page_is_named_with_row_and_column(page, said, tmp_path):
+    source = as_lists(tmp_path / "log.parquet", [PAGES[0], page, PAGES[1]])
+    with pytest.raises(ValueError, match=said):
+        import_log([source], tmp_path / "out.parquet")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["log.parquet"], "nothing half written"
+    found = import_log([source], tmp_path / "out.parquet", skip_bad=True)
+    assert (found.pages, found.bad) == (2, 1)
+    assert said in found.complaints[0]
+    assert pages_of(read(source, skip_bad=True)) == PAGES[:2]
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("1,hats,b,x,0", "row 5, column 'position': 'x' is not a whole number"),
+        ("1,hats,b,2,0", "row 5, column 'position': '2' stands twice on its page"),
+        ("1,hats,b,1,7", "row 5, column 'click': '7' is neither 0 nor 1"),
+        ("1,hats,b,1", "4 cells, but the heading has 5"),
+    ],
+)
+def test_a_bad_row_of_a_long_table_is_named(line, said, tmp_path):
+    path = as_long(tmp_path / "log.csv")
+    lines = path.read_text().splitlines()
+    path.write_text("\n".join([*lines[:4], line, *lines[5:]]))
+    with pytest.raises(ValueError, match=said):
+        read(path)
+    found = import_log([path], tmp_path / "out.parquet", skip_bad=True)
+    assert found.pages == 2
+    assert found.bad >= 1
+
+
+@pytest.mark.parametrize("kind", ["ubi", "metarank"])
+def test_garbage_lines_are_named_or_counted(kind, tmp_path):
+    write, name = FORMATS[kind]
+    path = write(tmp_path / name)
+    lines = path.read_text().splitlines()
+    path.write_text("\n".join([lines[0], '{"broken', *lines[1:], "[1, 2]"]))
+    with pytest.raises(ValueError, match="line 2: not a JSON object"):
+        import_log([path], tmp_path / "out.parquet")
+    found = import_log([path], tmp_path / "out.parquet", skip_bad=True)
+    assert (found.pages, found.bad) == (3, 2)
+
+
+def test_a_click_that_does_not_fit_its_page_is_named(tmp_path):
+    path = as_ubi(tmp_path / "log.jsonl")
+    path.write_text(path.read_text().replace('"ordinal": 1', '"ordinal": 3'))
+    with pytest.raises(ValueError, match="line 1: a click on 'a' at position 3 does not fit the page '0'"):
+        read(path)
+
+
+def test_queries_and_events_of_ubi_may_be_two_files(tmp_path):
+    lines = as_ubi(tmp_path / "log.jsonl").read_text().splitlines()
+    (tmp_path / "queries.jsonl").write_text("\n".join(line for line in lines if "action_name" not in line))
+    (tmp_path / "events.jsonl").write_text("\n".join(line for line in lines if "action_name" in line))
+    import_log([tmp_path / "queries.jsonl", tmp_path / "events.jsonl"], tmp_path / "out.parquet")
+    assert pages_of(read(tmp_path / "out.parquet")) == PAGES
+
+
+@pytest.mark.parametrize("kind", ["lists", "events"])
+def test_a_log_goes_to_ubi_and_back(kind, tmp_path):
+    write, name = FORMATS[kind]
+    assert ubi.write(write(tmp_path / name), tmp_path / "ubi.jsonl") == 3
+    assert pages_of(read(tmp_path / "ubi.jsonl")) == PAGES
+
+
+def test_a_stopped_import_goes_on(tmp_path, monkeypatch):
+    """Ctrl-C after the first part: nothing at the target; the second run writes only the rest."""
+    monkeypatch.setattr(joined, "SIZE", 1)
+    source = as_ubi(tmp_path / "log.jsonl")
+
+    def stop(pages):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        import_log([source], tmp_path / "out.parquet", progress=stop)
+    assert not (tmp_path / "out.parquet").exists()
+    written = []
+    found = import_log([source], tmp_path / "out.parquet", progress=written.append)
+    assert written == [2, 3]
+    assert found.pages == 3
+    assert pages_of(read(tmp_path / "out.parquet")) == PAGES
+
+
+def test_a_changed_source_starts_anew(tmp_path, monkeypatch):
+    monkeypatch.setattr(joined, "SIZE", 1)
+    source = as_ubi(tmp_path / "log.jsonl")
+    with pytest.raises(KeyboardInterrupt):
+        import_log([source], tmp_path / "out.parquet", progress=lambda pages: (_ for _ in ()).throw(KeyboardInterrupt()))
+    as_ubi(source, PAGES[1:])
+    assert import_log([source], tmp_path / "out.parquet").pages == 2
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "said"),
+    [
+        ("log.csv", "a,b\n1,2\n", "columns a, b; a log has"),
+        ("log.jsonl", '{"a": 1}\n', "neither of OpenSearch UBI nor of Metarank"),
+        ("log.csv", "", "neither Parquet nor CSV"),
+    ],
+)
+def test_what_is_no_log_is_one_line(name, content, said, tmp_path):
+    (tmp_path / name).write_text(content)
+    with pytest.raises(ValueError, match=said):
+        read(tmp_path / name)
+    with pytest.raises(ValueError, match="no such file"):
+        read(tmp_path / "none.parquet")
+
+
+def test_the_command_imports_and_says_what_it_left_out(tmp_path, capsys):
+    source = as_lists(tmp_path / "log.parquet", [*PAGES, ("q", ["a"], [5])])
+    out = str(tmp_path / "out.parquet")
+    with pytest.raises(SystemExit) as stopped:
+        main(["log", "import", str(source), "--out", out])
+    assert stopped.value.code == 2
+    assert "row 4, column 'clicks': 5 is neither 0 nor 1" in capsys.readouterr().err
+    with pytest.raises(SystemExit) as stopped:
+        main(["log", "import", str(source), "--out", out, "--skip-bad"])
+    assert stopped.value.code == 0
+    assert "3 pages (lists), 1 bad ones left out" in capsys.readouterr().out
+
+
+@given(st.lists(st.tuples(st.integers(0, 3), st.permutations(range(5)).map(lambda p: p[:3])), min_size=1, max_size=20))
+def test_pairs_number_every_query_and_item_once(pages):
+    query = np.array([q for q, _ in pages], np.int32)
+    items = np.array([i for _, i in pages], np.int32)
+    log = Sessions(query, items, np.zeros(items.shape, np.uint8), list("wxyz"), list("abcde"))
+    pairs, coded = pairs_of(log)
+    assert len({(int(q), int(i)) for q, i in zip(pairs.query, pairs.item, strict=True)}) == len(pairs)
+    np.testing.assert_array_equal(pairs.item[coded], items)
+    np.testing.assert_array_equal(pairs.query[coded], np.broadcast_to(query[:, None], items.shape))
+
+
+def test_only_a_few_complaints_are_kept(tmp_path):
+    source = as_lists(tmp_path / "log.parquet", [PAGES[0], *[("q", ["a"], [5])] * 20])
+    found = import_log([source], tmp_path / "out.parquet", skip_bad=True)
+    assert (found.bad, len(found.complaints)) == (20, importing.SHOWN)
