@@ -132,3 +132,17 @@ def test_mistakes_get_a_line(call, arguments):
     code, out, err = call(*arguments)
     assert (code, out) == (2, "")
     assert err.count("\n") == 1
+
+
+def test_answered_slates_go_out_as_ubi_and_come_in_as_pages(call, store, tmp_path):
+    """Two slates of the ranker that is left were answered; clicks reported in parts are one answer."""
+    code, out, _ = call("log", "export", str(tmp_path / "pages.jsonl"), "--store", store, "--format", "ubi")
+    assert (code, out) == (0, f"2 pages: {tmp_path}/pages.jsonl\n")
+    lines = [json.loads(line) for line in (tmp_path / "pages.jsonl").read_text().splitlines()]
+    assert [line.get("action_name") for line in lines] == [None, "click", "click", None]
+    assert [line["event_attributes"]["position"]["ordinal"] for line in lines[1:3]] == [1, 2]
+    call("log", "export", str(tmp_path / "log.parquet"), "--store", store)
+    code, out, _ = call("log", "import", str(tmp_path / "log.parquet"), "--out", str(tmp_path / "pages.parquet"), "--json")
+    assert json.loads(out) == {"format": "events", "pages": 2, "bad": 0, "complaints": []}
+    assert pq.read_table(tmp_path / "pages.parquet")["clicks"].to_pylist() == [[True, True], [False, False]]
+    assert sorted(path.suffix for path in tmp_path.glob("*.events.parquet")) == []
