@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy import stats
 from tests.serving.running import ITEMS
 
 import recurrank as rr
 from recurrank.serving.audit import export
 from recurrank.serving.events import Chances, pack_slates, slate_size, unpack_chances, unpack_items
 from recurrank.serving.service import Service
-from recurrank.serving.spec import RankerSpec
+from recurrank.serving.spec import LoggedSpec, RankerSpec
 from recurrank.serving.store import open_store
+from recurrank.serving.store.base import Report
 
 CATALOGUE = rr.Catalogue(np.array([features for _, features in ITEMS], float), [item for item, _ in ITEMS])
 
@@ -81,3 +85,37 @@ def test_they_are_stored_returned_and_exported(tmp_path, algorithm):
     rows = [row for row in pq.read_table(tmp_path / "log.parquet").to_pylist() if row["kind"] == "served"]
     assert [row["propensity"] for row in rows[:20]] == [slate.propensity for slate in asked]
     assert [row["joint"] for row in rows[:20]] == [slate.joint for slate in asked]
+
+
+@pytest.mark.parametrize("algorithm", ["recurrank", "linucb"])
+def test_a_share_of_uniform_slates(tmp_path, algorithm):
+    """3,000 slates of a view, share 0.4: what comes as often as it says, chi-squared at 10^-4; every slate there is comes."""
+    service = Service(open_store(f"sqlite:///{tmp_path}/log.db"), seed=0, start=False)
+    try:
+        service.create("films", RankerSpec(algorithm=algorithm, positions=2, explore_uniform=0.4), CATALOGUE)
+        seen, expected = Counter(), Counter()
+        for _ in range(3000):
+            slate = service.rank("films", propensity=True)
+            seen[tuple(slate.items)] += 1
+            expected[tuple(slate.items)] += 1 / slate.joint  # adds up to 3,000 for every slate
+            assert min(slate.propensity) >= 0.4 / len(ITEMS) * (1 - 2**-10)
+        service.feedback([Report(slate.slate, (0,), True)])
+        service.step()
+    finally:
+        service.close()
+    assert len(seen) == len(ITEMS) * (len(ITEMS) - 1)
+    deviations = [(total - 3000) / np.sqrt(3000 * (total / seen[items] - 1)) for items, total in expected.items()]
+    assert stats.chi2.sf(np.square(deviations).sum(), len(deviations)) > 1e-4
+
+
+def test_who_cannot_tell_is_refused():
+    with pytest.raises(ValueError, match="explore_uniform: 'ranked-bandits' cannot tell"):
+        RankerSpec(algorithm="ranked-bandits", positions=2, explore_uniform=0.1).check_served()
+
+
+def test_specifications_of_before_are_read_and_written_as_they_were():
+    spec = LoggedSpec.of(RankerSpec(positions=2))
+    assert b"explore_uniform" not in spec.pack()
+    assert LoggedSpec.unpack(spec.pack()) == spec
+    other = LoggedSpec.of(RankerSpec(positions=2, explore_uniform=0.5))
+    assert LoggedSpec.unpack(other.pack()) == other

@@ -281,6 +281,10 @@ class RankedBandits(Ranker):
     compiled_served = served
     compiled_propensity = propensity
 
+    @classmethod
+    def takes_any_slate(cls) -> bool:
+        return False  # what each bandit chose is in the slate's marks
+
     def __init__(
         self,
         features: Items,

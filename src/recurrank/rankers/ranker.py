@@ -126,6 +126,11 @@ class Ranker:
         self.follow(1 if isinstance(seed, Given) else RULES)
         self._buffer, self._before = Buffer.empty(self.positions), np.zeros(2 * self.positions)
 
+    @classmethod
+    def takes_any_slate(cls) -> bool:
+        """Whether it can tell the probability of, and learn from, a slate that it did not rank."""
+        return cls.compiled_propensity is not None
+
     @functools.cached_property
     def identity(self) -> str:
         """Whose slates it takes."""

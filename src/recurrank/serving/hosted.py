@@ -11,6 +11,7 @@ import numpy as np
 
 from recurrank._compiled import interpreted
 from recurrank.catalogue import Catalogue
+from recurrank.rankers.engines.propensity import certain
 from recurrank.rankers.ranker import Buffer, Ranker
 from recurrank.serving import rounds
 from recurrank.serving.events import Chances, Event, Kind, pack_slates
@@ -105,7 +106,10 @@ class HostedRanker:
         loop = rounds.draw if view.compiled else interpreted(rounds.draw)
 
         def draw(state: Any, rng: np.random.Generator) -> tuple[int, bool]:
-            loop(state, rng, slate, items, marks, used, before, chances)
+            loop(
+                state, rng, slate, items, marks, used, before, chances,
+                len(self.catalogue), self.spec.explore_uniform, type(view).compiled_propensity is certain,
+            )  # fmt: skip
             return 0, False
 
         view.advance(draw)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from recurrank._arrays import Bools, Floats, Ints
-from recurrank._compiled import loop
+from recurrank._compiled import inner, loop
 from recurrank.rankers.ranker import Buffer, drop, learn, propensity, rank, recall, served
 from recurrank.serving.events import Chances, Kind
 from recurrank.serving.tally import Tally, tally_round
@@ -21,14 +21,36 @@ DUE, STRANGE = 1, 2
 
 @loop
 def draw(
-    state: Any, rng: np.random.Generator, slate: Buffer, items: Any, marks: Ints, used: Ints, before: Floats, chances: Chances
+    state: Any,
+    rng: np.random.Generator,
+    slate: Buffer,
+    items: Any,
+    marks: Ints,
+    used: Ints,
+    before: Floats,
+    chances: Chances,
+    catalogue: int,
+    share: float,
+    certain: bool,
 ) -> None:
-    """As many slates as ``items`` has rows; ``used`` is how many rows of each one's marks say something."""
+    """As many slates as ``items`` has rows; ``used`` is how many rows of each one's marks say something.
+
+    A ``share`` of them is drawn uniformly of all slates of a catalogue of so many items. ``certain`` tells that the algorithm
+    draws nothing at random itself, and does not say how probable a slate is that it did not rank.
+    """
     positions = len(slate.items)
     for i in range(len(items)):
         recall(state, before)
-        rank(state, rng, slate)
+        uniform = share > 0.0 and rng.random() < share
+        if certain or not uniform:
+            rank(state, rng, slate)
+        for k in range(positions):
+            items[i, k] = slate.items[k]
+        if uniform:
+            shuffle(rng, slate, catalogue)
         chances.joint[i] = propensity(state, before, slate, chances.marginal[i])
+        if share > 0.0:
+            mix(slate, items[i], chances.marginal[i], chances.joint, i, catalogue, share, certain)
         used[i] = positions
         for k in range(positions):
             items[i, k] = slate.items[k]
@@ -37,6 +59,35 @@ def draw(
                 used[i] = k
                 break
             marks[i, k, 0], marks[i, k, 1] = slate.marks[k, 0], slate.marks[k, 1]
+
+
+@inner
+def shuffle(rng: np.random.Generator, slate: Buffer, catalogue: int) -> None:
+    """Different items, uniformly; nothing is explored."""
+    for k in range(len(slate.items)):
+        again = True
+        while again:
+            slate.items[k], again = int(rng.random() * catalogue), False
+            for above in range(k):
+                again |= slate.items[above] == slate.items[k]
+    slate.marks[0, 0] = -1
+
+
+@inner
+def mix(
+    slate: Buffer, ranked: Any, marginal: Floats, joint: Floats, i: int, catalogue: int, share: float, certain: bool
+) -> None:
+    """Probabilities of a slate under the algorithm become those under the algorithm and a share of uniform slates."""
+    same, uniform = True, share
+    for k in range(len(slate.items)):
+        same &= slate.items[k] == ranked[k]
+        uniform /= catalogue - k
+        if certain:
+            marginal[k] = 1.0 if slate.items[k] == ranked[k] else 0.0
+        marginal[k] = share / catalogue + (1 - share) * marginal[k]
+    if certain:
+        joint[i] = 1.0 if same else 0.0
+    joint[i] = uniform + (1 - share) * joint[i]
 
 
 @loop

@@ -31,6 +31,10 @@ class RankerSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
         Literal["drop", "no_click"], Meta(description="what a slate counts as that nobody reported on in its window")
     ] = "drop"
     options: Annotated[dict[str, Any], Meta(max_length=20, description="the algorithm's own")] = {}
+    explore_uniform: Annotated[
+        float,
+        Meta(ge=0, le=1, description="the share of slates drawn uniformly: on such a log any ranking can be evaluated"),
+    ] = 0.0
 
     def plain(self) -> RankerSpec:
         """Only the settings, whatever a subclass adds."""
@@ -42,6 +46,8 @@ class RankerSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
             if name in _OWN_FIELDS:
                 raise ValueError(f"options: {name!r} is not an option of the algorithm; give it beside the options")
         kind = registered().get(self.algorithm)
+        if kind is not None and self.explore_uniform > 0 and not kind.takes_any_slate():
+            raise ValueError(f"explore_uniform: {self.algorithm!r} cannot tell how probable a uniform slate is; give 0")
         if kind is not None and kind.not_served:
             raise ValueError(f"algorithm: {self.algorithm!r} {kind.not_served}; it is not served, choose another one")
 
@@ -65,7 +71,10 @@ class LoggedSpec(RankerSpec, frozen=True, kw_only=True, forbid_unknown_fields=Fa
 
     def pack(self) -> bytes:
         """As bytes, the same for the same specification; without ``streams`` as version 0.1.0 wrote it."""
-        return msgspec.json.encode(self.plain() if self.streams == 1 else self, order="deterministic")
+        fields = msgspec.to_builtins(self.plain() if self.streams == 1 else self)
+        if not self.explore_uniform:
+            del fields["explore_uniform"]  # logs of the time before it have none
+        return msgspec.json.encode(fields, order="deterministic")
 
     @classmethod
     def unpack(cls, stored: bytes) -> LoggedSpec:
