@@ -324,3 +324,39 @@ def test_the_guard_is_off_where_strata_are_right_and_on_where_they_are_not():
         assert (found.inflation[0] > 1) == on
         apart = found.theta - found.anchor
         assert apart @ found.anchor_information @ apart <= dim + 3 * np.sqrt(2 * dim)
+
+
+def test_knowledge(points):
+    ranker = made()
+    play(ranker, points, 600, segment="phone")
+    known = ranker.knowledge()
+    truth = [0.3, 0.3, -0.2, 0.1]
+    assert [c.feature for c in known.coefficients] == [-1, 0, 1, 2]
+    assert all(c.low - (c.high - c.low) < t < c.high + (c.high - c.low) for c, t in zip(known.coefficients, truth, strict=True))
+    phone = [e for e in known.examination if e.segment == "phone"]
+    assert [e.position for e in phone] == list(range(K))
+    assert phone[0] == ("phone", 0, 1.0, None)
+    assert all(abs(e.without_click_above - 1 / (k + 1)) < 0.25 for k, e in enumerate(phone))
+    assert all(e.without_click_above is None for e in known.examination if e.segment is None)
+    assert known.guard == (1.0, 1.0)
+    assert made().knowledge().leaders is None
+    assert len(rr.Anchored(points, positions=K, seed=0).knowledge().leaders) == K
+
+
+@pytest.mark.parametrize("clicks", rr.clicks.names())
+def test_rules_do_not_bias_what_is_learned(clicks):
+    """1,500 requests with items excluded and pinned: theta is the truth's direction, within 6 deviations of chi-square."""
+    world = rr.requests.Uniform(items=60, dim=D, candidates=12, seed=2).world()
+    ranker, rng = made(), np.random.default_rng(4)
+    for _ in range(1500):
+        rows = rng.permutation(60)[:12]
+        best = rows[np.argmax(world.attraction[rows])]  # pinned low by a rule that knows its worth
+        place = int(rng.integers(12))
+        pin = {int(rng.integers(K)): int(np.flatnonzero(rows == best)[0])} if rng.random() < 0.3 else {}
+        slate = ranker.rank(world.features[rows], pin=pin, exclude=[place] if place not in pin.values() else [])
+        model = rr.clicks.make(clicks, world.attraction[rows], K)
+        ranker.learn(slate, model.sample(slate.items, rng))
+    u = np.linalg.lstsq(np.c_[np.ones(60), world.features], world.attraction, rcond=None)[0]
+    found = ranker._estimated
+    apart = found.theta - u * (found.theta @ found.information @ u) / (u @ found.information @ u)  # the scale is the anchor's
+    assert apart @ found.information @ apart < (D + 1) + 6 * np.sqrt(2 * (D + 1))

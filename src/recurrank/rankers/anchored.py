@@ -59,6 +59,7 @@ from recurrank.rankers.engines.anchored_rounds import (
 from recurrank.rankers.engines.anchoring import Estimate, Strata, estimate, strata_per_segment
 from recurrank.rankers.engines.request_calls import register_requests
 from recurrank.rankers.engines.requests import LINKS, Work
+from recurrank.rankers.knowledge import Coefficient, Examination, Knowledge
 from recurrank.rankers.options import Option
 from recurrank.rankers.ranker import Seed, flatten, register, unflatten
 from recurrank.rankers.request_ranker import LARGE, ContextSize, Dim, Interactions, RequestRanker
@@ -226,6 +227,34 @@ class Anchored(RequestRanker):
             self.state = state._replace(**grown)
             self._strata = Strata.of(self.positions, len(self.segments))
         return self.segments[segment]
+
+    def knowledge(self) -> Knowledge:
+        """Coefficients with intervals, examination by segment and position, the guard; leaders, where there is a catalogue."""
+        found, state = self._estimated, self.state
+        width = 2 * np.sqrt(np.diag(np.linalg.inv(found.information)))
+        coefficients = [
+            Coefficient(i - 1, float(found.theta[i]), float(found.theta[i] - width[i]), float(found.theta[i] + width[i]))
+            for i in range(0 if self.intercept else 1, len(found.theta))
+        ]
+        leaders = None
+        if len(state.short):
+            order = np.argsort(-(self.catalogue.features[state.short] @ found.theta[1:]), kind="stable")
+            leaders = [int(item) for item in state.short[order[: self.positions]]]
+        examination = [
+            Examination(segment, k, self._seen(place, k, 0), self._seen(place, k, 1))
+            for segment, place in self.segments.items()
+            for k in range(self.positions)
+        ]
+        guard = float(found.inflation[0]), float(found.inflation[1])
+        return Knowledge(leaders=leaders, coefficients=coefficients, examination=examination, guard=guard)
+
+    def _seen(self, segment: int, position: int, clicked: int) -> float | None:
+        """The scales of some strata, weighted by how much was seen of them."""
+        strata, state = self._strata, self.state
+        of_segment = np.arange(len(strata.position)) // strata_per_segment(self.positions) == segment
+        some = of_segment & (strata.position == position) & (strata.clicked == clicked)
+        weight = state.moments[some].trace(axis1=1, axis2=2)
+        return float(state.scale[some] @ weight / weight.sum()) if weight.sum() > 0 else None
 
     def pack(self) -> tuple[dict[str, Any], dict[str, np.ndarray[Any, Any]]]:
         found = self._estimated

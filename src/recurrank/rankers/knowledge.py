@@ -27,9 +27,34 @@ class KnownBlock(NamedTuple):
         return "place" if self.items == 1 else "shown" if self.items == self.width else "no"
 
 
+class Coefficient(NamedTuple):
+    """What a feature does to the attraction, with an interval of two standard deviations; the constant has the feature -1."""
+
+    feature: int
+    value: float
+    low: float
+    high: float
+
+
+class Examination(NamedTuple):
+    """How often a position is looked at, relative to the first; None where nothing was seen. ``segment`` None: none named."""
+
+    segment: str | None
+    position: int
+    without_click_above: float | None
+    after_click_above: float | None
+
+
 class Knowledge(NamedTuple):
-    """``leaders`` are the best-known items in order; ``history`` the finished blocks; None where the algorithm has none."""
+    """``leaders`` are the best-known items in order; ``history`` the finished blocks; None where the algorithm has none.
+
+    ``coefficients``, ``examination`` and ``guard`` are what a ranker of requests knows: about features, about how positions are
+    looked at, and how far it mistrusts what lower positions tell (1: not at all), without and with a click above.
+    """
 
     blocks: list[KnownBlock] | None = None
     leaders: list[int] | None = None
     history: list[KnownBlock] | None = None
+    coefficients: list[Coefficient] | None = None
+    examination: list[Examination] | None = None
+    guard: tuple[float, float] | None = None
