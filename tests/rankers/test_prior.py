@@ -97,6 +97,17 @@ def test_it_is_saved(problem, name):
     assert "prior" not in rr.rankers.make(name, **made).options()
 
 
+def test_by_id_as_a_service_is_told(problem):
+    """The same as data; an item without an id goes by its number."""
+    named = rr.Catalogue(problem.features, [f"film-{n}" for n in range(ITEMS)])
+    order = rr.RecurRank(named, POSITIONS, ROUNDS, seed=0, prior={"order": ["film-3", "film-1", "film-2"], "answers": 100})
+    assert order.options()["prior"] == rr.Prior.from_order(problem.features, [3, 1, 2]).to_json()
+    known = rr.RecurRank(problem.features, POSITIONS, ROUNDS, seed=0, prior={"attraction": {"7": 0.9, "8": 0.1}})
+    scores = np.full(ITEMS, np.nan)
+    scores[[7, 8]] = 0.9, 0.1
+    assert known.options()["prior"] == rr.Prior.of(problem.features, scores).to_json()
+
+
 def test_unknown_items_and_weights():
     features = np.eye(3)
     prior = rr.Prior.of(features, [0.8, np.nan, 0.2], answers=100, weights=[3, 5, 1])
@@ -115,6 +126,9 @@ def test_unknown_items_and_weights():
         (lambda x: rr.Prior.from_order(x, [1, 1]), "order: give at least two different items"),
         (lambda x: rr.Prior.from_order(x, [1, ITEMS]), "order: items go from 0"),
         (lambda x: rr.Balanced(x, POSITIONS, 10, prior="warm"), "prior: str is not a prior"),
+        (lambda x: rr.Balanced(x, POSITIONS, 10, prior={}), "prior: dict is not a prior"),
+        (lambda x: rr.Balanced(x, POSITIONS, 10, prior={"order": ["1", "film"]}), "prior: 'film' is not an item"),
+        (lambda x: rr.Balanced(x, POSITIONS, 10, prior={"order": ["1", "2"], "worth": 3}), "prior: give 'attraction'"),
         (lambda x: rr.Balanced(x, POSITIONS, 10, prior=rr.Prior.of(np.eye(4), [0.5] * 4)), "prior: it is of 4 features"),
     ],
 )

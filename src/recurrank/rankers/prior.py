@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from recurrank._arrays import Floats, as_array, as_number
+from recurrank.catalogue import Catalogue
 from recurrank.rankers.options import Option
 
 PRECISION = 4.0
@@ -98,18 +99,44 @@ BelievedBefore = Annotated[
 ]
 
 
-def as_prior(value: Any, dim: int) -> Prior | None:
-    """A prior, or what :meth:`Prior.to_json` gave; ValueError unless it is one of so many features."""
+def as_prior(value: Any, catalogue: Catalogue) -> Prior | None:
+    """A prior for a catalogue; ValueError unless it is one.
+
+    It may be given as data: ``{"moments", "sums"}`` of :meth:`Prior.to_json`, ``{"attraction": {id: number}, "answers": n}`` or
+    ``{"order": [ids], "answers": n}``. An item without an id goes by its number.
+    """
     if value is None:
         return None
+    if isinstance(value, dict) and value.keys() & {"attraction", "order"}:
+        return _from_ids(dict(value), catalogue)
     try:
         parts = (value["moments"], value["sums"]) if isinstance(value, dict) else (value.moments, value.sums)
     except (KeyError, AttributeError):
-        raise ValueError(f"prior: {type(value).__name__} is not a prior; give a recurrank.Prior") from None
-    prior = Prior(*(as_array("prior", part) for part in parts))
+        raise ValueError(
+            f"prior: {type(value).__name__} is not a prior; give a recurrank.Prior, or 'attraction' or 'order' by id"
+        ) from None
+    prior, dim = Prior(*(as_array("prior", part) for part in parts)), catalogue.features.shape[1]
     if prior.moments.shape != (dim, dim) or prior.sums.shape != (dim,):
         raise ValueError(f"prior: it is of {len(prior.sums)} features, but the catalogue has {dim}")
     return prior
+
+
+def _from_ids(given: dict[str, Any], catalogue: Catalogue) -> Prior:
+    order, attraction, answers = (given.pop(name, None) for name in ("order", "attraction", "answers"))
+    if given or (order is None) == (attraction is None):
+        raise ValueError("prior: give 'attraction' (a number per id) or 'order' (ids, best first), and 'answers'")
+    ids = catalogue.ids or [str(item) for item in range(len(catalogue))]
+    rows = {item: row for row, item in enumerate(ids)}
+    unknown = [item for item in (order if attraction is None else attraction) if item not in rows]
+    if unknown:
+        raise ValueError(f"prior: {unknown[0]!r} is not an item of the catalogue")
+    worth = {} if answers is None else {"answers": answers}
+    if attraction is None:
+        return Prior.from_order(catalogue.features, np.array([rows[item] for item in order], np.int64), **worth)
+    scores = np.full(len(catalogue), np.nan)
+    for item, score in attraction.items():
+        scores[rows[item]] = as_number("attraction", score)
+    return Prior.of(catalogue.features, scores, **worth)
 
 
 def believed(moments: Floats, sums: Floats) -> Floats:

@@ -234,7 +234,7 @@ class Ranker:
 
     def record_prior(self, prior: Any) -> Prior | None:
         """Check and remember the prior that it is made with, if any."""
-        checked = as_prior(prior, self.catalogue.features.shape[1])
+        checked = as_prior(prior, self.catalogue)
         if checked is not None:
             self.record(prior=checked.to_json())
         return checked

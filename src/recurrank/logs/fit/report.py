@@ -12,12 +12,14 @@ import numpy as np
 
 from recurrank._arrays import Floats, Ints
 from recurrank._frames import frame
+from recurrank.catalogue import Catalogue
 from recurrank.clicks.assumptions import check
 from recurrank.clicks.fitted import CLASSES, Fitted, write
 from recurrank.clicks.model import ClickModel
 from recurrank.logs.fit.models import NAMES, FittedModel, Pages, fit_counts, fit_model, held_out, pages_of
 from recurrank.logs.reading import Log, read
 from recurrank.logs.sessions import Counts, Pairs, Sessions
+from recurrank.rankers.prior import Prior
 
 PREFERRED = ("cm", "dcm", "pbm", "sdbn", "ccm", "dbn", "ubm")
 """Which of several models that explain a log equally well with equally many parameters is named first."""
@@ -150,6 +152,34 @@ class Fit:
         """One row per model, as a DataFrame."""
         return frame([row._asdict() for row in self.rows])
 
+    def prior(
+        self, catalogue: Catalogue, answers: float = 1000.0, *, query: str | None = None, model: str | None = None
+    ) -> Prior:
+        """What the log says about the items of a catalogue, as the prior of a ranker: how often each is clicked standing first.
+
+        Args:
+            catalogue: items with the ids that the log has.
+            answers: how many answers it is worth.
+            query: whose attractions to take, where they are fitted by query; by default the query with the most pages.
+            model: which fitted model's; by default the best one's.
+
+        """
+        fitted, number = self.fitted[model or self.best], 0 if self.pairs.shared else self.typical[0]
+        if query is not None and not self.pairs.shared:
+            if query not in self.query_ids:
+                raise ValueError(f"query: {query!r} is not in the log; it has {', '.join(list(self.query_ids)[:5])}, ...")
+            number = list(self.query_ids).index(query)
+        rows = {item: row for row, item in enumerate(catalogue.ids or map(str, range(len(catalogue))))}
+        first = _first_examined(fitted, number)
+        scores = np.full(len(catalogue), np.nan)
+        for pair in np.flatnonzero(self.pairs.query == number):
+            row = rows.get(str(self.item_ids[self.pairs.item[pair]]))
+            if row is not None:
+                scores[row] = first * fitted.attraction[pair]
+        if np.isnan(scores).all():
+            raise ValueError("catalogue: none of its items is in the log; give it the ids that the log has")
+        return Prior.of(catalogue.features, np.clip(scores, 0, 1), answers)
+
     def _document(self) -> dict[str, Any]:
         scores = {row.model: {"log_likelihood": row.log_likelihood, "perplexity": row.perplexity} for row in self.rows}
         return {
@@ -159,6 +189,15 @@ class Fit:
             "scores": scores,
             "queries": _by_query(self),
         }
+
+
+def _first_examined(fitted: FittedModel, query: int) -> float:
+    """How often the first position is examined, in models in which that may be less than always."""
+    table = fitted.behaviour.get("examination")
+    if table is None:
+        return 1.0
+    own = np.asarray(table[query])
+    return float(own[0] if own.ndim == 1 else own[0, -1])
 
 
 def fit(
