@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from tests.naive_anchored import Anchored as Twin
 
 import recurrank as rr
+from recurrank.rankers import request_ranker
 from recurrank.rankers.engines import anchoring
 from recurrank.rankers.request import RequestSlate
 from recurrank.seeds import stream
@@ -203,8 +204,6 @@ def test_items_come_and_go(shop, points):
 
 def test_a_shortlist_gives_the_slates_of_the_whole_catalogue(monkeypatch):
     """Exact: the same slates as when all items are candidates, in every round."""
-    from recurrank.rankers import request_ranker
-
     points = np.random.default_rng(0).standard_normal((300, D)) / 3
     monkeypatch.setattr(request_ranker, "LARGE", 50)
     short = rr.Anchored(points, positions=K, seed=1)
@@ -360,3 +359,21 @@ def test_rules_do_not_bias_what_is_learned(clicks):
     found = ranker._estimated
     apart = found.theta - u * (found.theta @ found.information @ u) / (u @ found.information @ u)  # the scale is the anchor's
     assert apart @ found.information @ apart < (D + 1) + 6 * np.sqrt(2 * (D + 1))
+
+
+@given(seed=st.integers(0, 10**6), count=st.integers(5, 40), ties=st.booleans())
+def test_leading_rows_are_those_of_a_sort(seed, count, ties):
+    rng = np.random.default_rng(seed)
+    points, vectors = rng.standard_normal((count, D)), rng.standard_normal((3, D + 1))
+    if ties:
+        points, vectors[0] = points.round(), 0.0
+    expected = {int(row) for v in vectors for row in np.argsort(-(points @ v[1:]), kind="stable")[:4]}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(request_ranker, "PIECE", 7)
+        found = request_ranker.leading(points, vectors, 4)
+    assert set(found.tolist()) == expected or ties  # products of equal rows may round apart in a sum of another order
+    if ties:
+        scores = points @ vectors[:, 1:].T
+        for v in range(3):
+            best = np.sort(scores[:, v])[::-1][:4]
+            np.testing.assert_allclose(np.sort(scores[found, v])[::-1][:4], best)

@@ -31,6 +31,8 @@ from recurrank.rankers.request import (
 from recurrank.rankers.stock import Stock
 from recurrank.slate import Slate
 
+PIECE = 4096
+"""Rows whose scores are computed at a time."""
 LARGE = 1024
 """With more items than this, the whole catalogue is ranked by way of a shortlist."""
 
@@ -217,7 +219,9 @@ class RequestRanker(Ranker):
         items = self.catalogue.alive if not self.context else np.zeros(0, np.int64)
         vectors = self._vectors()
         if len(items) > LARGE and vectors is not None:
-            items = items[leading(self.catalogue.features[items], vectors, self.positions)]
+            whole = len(items) == len(self.catalogue.features)
+            features = self.catalogue.features if whole else self.catalogue.features[items]
+            items = items[leading(features, vectors, self.positions)]
         self.state = self.state._replace(short=items)
         self.make_room(len(items))
 
@@ -252,9 +256,16 @@ class RequestRanker(Ranker):
 def leading(features: Floats, vectors: Floats, size: int) -> Ints:
     """The rows that are among the ``size`` best under any of the vectors (constants order nothing), the earlier of equals."""
     found = []
-    for vector in vectors:
-        score = features @ vector[1:]
-        bar = np.partition(score, len(score) - size)[len(score) - size]
-        above = np.flatnonzero(score > bar)
-        found += [above, np.flatnonzero(score == bar)[: size - len(above)]]
-    return np.unique(np.concatenate(found))
+    bars = np.full(len(vectors), -np.inf)
+    pieces = [slice(start, start + PIECE) for start in range(0, len(features), PIECE)]
+    products = [vectors[:, 1:] @ features[piece].T for piece in pieces]
+    for scores in products:  # the size-th best of any piece is at most that of all
+        if scores.shape[1] >= size:
+            bars = np.maximum(bars, np.partition(scores, scores.shape[1] - size, axis=1)[:, scores.shape[1] - size])
+    for piece, scores in zip(pieces, products, strict=True):
+        which, rows = np.nonzero(scores >= bars[:, None])
+        found.append((which, rows + piece.start, scores[which, rows]))
+    which, rows, scores = (np.concatenate(parts) for parts in zip(*found, strict=True))
+    order = np.lexsort((rows, -scores, which))
+    first = np.searchsorted(which[order], which[order])  # where each vector's rows begin
+    return np.unique(rows[order][np.arange(len(order)) - first < size])
