@@ -21,6 +21,7 @@ NAMES = [
     "dashboard",
     "scale",
     "seeds",
+    "logs",
 ]
 
 

@@ -15,7 +15,10 @@ FILE = click.Path(path_type=Path)
 @click.command()
 @click.argument("log", type=FILE)
 @click.option("--policy", required=True, help="shown, order:a,b,c, order:FILE, scores:FILE.csv or ranker:NAME[:option=value].")
-@click.option("--estimators", help="iips, sn-iips, rips, sn-rips, cascade-dr, position, direct; by default all but the last.")
+@click.option(
+    "--estimators",
+    help="iips, sn-iips, rips, sn-rips, cascade-dr, position, direct; by default all but the last, and position on large logs.",
+)
 @click.option("--model", help="The click model of the direct method; by default the one that explains LOG best.")
 @click.option("--interval", default="bootstrap", show_default=True, help="bootstrap or bernstein.")
 @click.option("--seed", default=0, show_default=True, help="Of the bootstrap and of a ranker.")

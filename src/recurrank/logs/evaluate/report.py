@@ -28,6 +28,8 @@ ASSUMES = {
 }
 """Every estimator with its assumption."""
 DEFAULT = ("iips", "sn-iips", "rips", "sn-rips", "cascade-dr", "position")
+"""Which there are answers of without being asked for; "position" only on logs of up to MANY pages, since it fits a model."""
+MANY = 200_000
 
 
 @dataclass
@@ -86,7 +88,8 @@ def evaluate(
         log: a file, or :class:`~recurrank.logs.sessions.Sessions`. Weights need its ``propensity``, and for rips and
             cascade-dr its ``joint``.
         policy: "shown", "order:a,b,c", "order:FILE", "scores:FILE.csv", "ranker:NAME", or item ids in order.
-        estimators: names, or one text separated by commas; by default all but "direct", which fits click models.
+        estimators: names, or one text separated by commas; by default all but "direct", and on
+            logs of more than 200,000 pages "position": they fit models.
         model: of the direct method, by default the one that explains the log best.
         interval: "bootstrap" or "bernstein" (of the estimators that are means over pages).
         seed: of the bootstrap and of a ranker.
@@ -109,6 +112,8 @@ def evaluate(
     asked = policy_of(policy, sessions)
     if estimators is None and asked.ranker is not None:
         names = ["direct"]
+    elif estimators is None and len(sessions) > MANY:
+        names.remove("position")
     rows = []
     for name in names:
         try:
