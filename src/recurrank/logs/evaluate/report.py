@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from threadpoolctl import threadpool_limits
 
 from recurrank._frames import frame
 from recurrank.logs.evaluate.modelled import covered, direct, position
@@ -124,7 +125,8 @@ def evaluate(
             if name == "direct":
                 rows.append(direct(sessions, asked, model, seed))
             elif name == "position":
-                rows.append(position(sessions, asked))
+                with threadpool_limits(1, "blas"):
+                    rows.append(position(sessions, asked))
             elif name == "cascade-dr":
                 rows.append(doubly_robust(sessions, asked, interval, seed))
             else:

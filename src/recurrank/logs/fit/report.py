@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from threadpoolctl import threadpool_limits
 
 from recurrank._arrays import Floats, Ints
 from recurrank._frames import frame
@@ -264,7 +265,8 @@ def _fit_sessions(trained: Sessions, held: Sessions, names: list[str], tested: s
     pages = pages_of(trained, shared)
     test = held_out(held, trained, pages)
     _compile(names)
-    with ThreadPoolExecutor(max(1, min(jobs, len(names)))) as pool:
+    # one thread of BLAS: its others wait busily between the small products here, ten times the processor time
+    with threadpool_limits(1, "blas"), ThreadPoolExecutor(max(1, min(jobs, len(names)))) as pool:
         fitted = dict(zip(names, pool.map(lambda name: fit_model(name, pages, TOLERANCE), names), strict=True))
     lengths = test[2]
     by_page: dict[str, Floats] = {}
@@ -317,7 +319,8 @@ def _fit_counts(counts: Counts, names: list[str], test: Any) -> Fit:
         raise ValueError("test: a log of counts is scored on itself; leave --test out")
     if names != ["pbm"] and set(names) != set(NAMES):
         raise ValueError("models: counts by position are enough for pbm only; give a log of pages for the others")
-    pairs, model = fit_counts(counts, TOLERANCE / 100)
+    with threadpool_limits(1, "blas"):
+        pairs, model = fit_counts(counts, TOLERANCE / 100)
     total = counts.impressions.sum()
     pair_of = {(int(q), int(i)): n for n, (q, i) in enumerate(zip(pairs.query, pairs.item, strict=True))}
     pair = np.array([pair_of[int(q), int(i)] for q, i in zip(counts.query, counts.item, strict=True)])
