@@ -278,7 +278,7 @@ class Balanced(Ranker):
         if believed is not None:
             self._prior = Prior(map_.T @ believed.moments @ map_, map_.T @ believed.sums)
         order = self.rng.permutation(len(self.catalogue)).astype(np.int32)
-        known = np.isin(order, different)  # a first slate of items that differ as much as items can is no bad luck
+        known = np.isin(order, different)  # a first slate of items that differ much cannot be all bad
         others = order[~known]
         if len(order) > self.large:
             others.sort()  # read in the order of memory

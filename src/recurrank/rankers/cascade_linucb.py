@@ -190,7 +190,7 @@ def _since_scan(state: State) -> tuple[float, float]:
 
 @inner
 def _from_candidates(state: State) -> bool:
-    """The K best candidates; False if something that is no candidate might belong among them."""
+    """The K best candidates; False if something that is not a candidate might belong among them."""
     size = len(state.best)
     if state.counts[CANDIDATES] < size:
         return False
@@ -341,7 +341,7 @@ def _shown(state: State, item: int) -> bool:
 
 @inner
 def _certify_outside(state: State, bar: float) -> None:
-    """Limit the drift so that what is no candidate stays out until the next decision looks again.
+    """Limit the drift so that what is not a candidate stays out until the next decision looks again.
 
     In a batch theta moves by at most ``drift`` in the norm of M_r, and M_r dominates M_s. So both the distance from the
     last scan and the room between the bar and what is outside shrink by no more than the terms below.

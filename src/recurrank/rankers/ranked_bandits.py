@@ -269,11 +269,11 @@ def _reinforce(weights: Weights, k: int, chosen: int, gamma: float, items: int) 
 
 
 class RankedBandits(Ranker):
-    """Ranked Bandits (Radlinski, Kleinberg, Joachims 2008): a bandit a position."""
+    """Ranked Bandits (Radlinski, Kleinberg, Joachims 2008): one bandit per position."""
 
     name = "ranked-bandits"
     reference = "Radlinski, Kleinberg, Joachims 2008"
-    believes = "document-based, a bandit a position"
+    believes = "document-based, one bandit per position"
     uses_features = False
     regret_bound = "O(K sqrt(L T log(L))) against (1 - 1/e) of the best, with Exp3"
     compiled_rank = rank

@@ -275,7 +275,7 @@ class RecurRank(Ranker):
         options = {"delta": delta, "design": design, "elimination": elimination, "tolerance": tolerance}
         believed = self._settings(features, positions, rounds, seed, prior, **options)
         # "started by calling RecurRank(1, L, (1, ..., K)) where the order of L is random". Only its first K places matter,
-        # and it may be any order: a first slate of explored items, which differ as much as items can, is no bad luck.
+        # and it may be any order: a first slate of explored items, which differ as much as items can, cannot be all bad.
         explored, visits = self._design(None, len(self.catalogue), 1)
         leaders = self._some(explored) if believed is None else self._best_by(believed)
         block = self._open(0, 1, 0, leaders, None, (explored, visits), parent=None)

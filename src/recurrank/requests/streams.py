@@ -43,7 +43,7 @@ class Requests:
 
 
 def _checked(stream_: object) -> None:
-    """ValueError for counts that are none, for every field of a dataclass that has one of these names."""
+    """ValueError for values that are not counts, for every field of a dataclass that has one of these names."""
     for name in ("items", "dim", "candidates", "clusters", "context", "visitors", "every"):
         if name in vars(stream_):
             as_count(name, vars(stream_)[name])

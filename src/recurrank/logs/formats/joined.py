@@ -8,7 +8,7 @@ A file is read twice: first the clicks, which are few and are kept, then the pag
 | Metarank, JSON lines | ``event: ranking`` with ``id``, ``items``, ``timestamp``, perhaps a field ``query`` | ``event: interaction`` with ``ranking``, ``item``, ``type: click`` |
 | our export, Parquet | ``kind: served`` with ``seq``, ``items``, perhaps ``propensity`` and ``joint`` | ``kind: learned`` with ``served``, ``clicks`` |
 
-A slate of ours without an answer is no page: nobody knows whether it was seen.
+A slate of ours without an answer is not a page: nobody knows whether it was seen.
 """  # noqa: E501 (a table)
 
 from __future__ import annotations

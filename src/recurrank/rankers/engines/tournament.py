@@ -1,4 +1,4 @@
-"""The arm of largest index of each of K bandits, exactly, from about 2 sqrt(L) numbers a round.
+"""The arm of largest index of each of K bandits, exactly, from about 2 sqrt(L) numbers per round.
 
 An index grows with time. In some coordinate x of time it is a line or lies below one,
 
