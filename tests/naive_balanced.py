@@ -18,7 +18,7 @@ class Balanced:
 
         self.K, self.rng, self.proved = positions, rng, confidence == "proved"
         self.delta = 1 / math.sqrt(rounds) if delta is None else delta
-        self.X, different = balanced._coordinates(rr.Catalogue(features))
+        self.X, different, _ = balanced._coordinates(rr.Catalogue(features))
         self.L, self.d = self.X.shape
         order = [int(a) for a in rng.permutation(self.L)]
         others = [a for a in order if a not in set(different.tolist())]
