@@ -19,7 +19,7 @@ def test_coordinates_have_unit_moments_and_keep_every_attraction(seed, dim, scal
     rng = np.random.default_rng(seed)
     features = rng.normal(size=(40, dim)) * scale
     features[:, -1] = features[:, 0]  # a direction too many
-    points, support = balanced._coordinates(rr.Catalogue(features))
+    points, support, _ = balanced._coordinates(rr.Catalogue(features))
     design = rr.g_optimal(features, 0.1)
     moments = (points[design.support] * design.weights[:, None]).T @ points[design.support]
     np.testing.assert_allclose(moments, np.eye(points.shape[1]), atol=1e-8)
