@@ -11,6 +11,7 @@ from rich.table import Table
 
 NAMES = [
     "simulation",
+    "requests",
     "design",
     "embedding",
     "rankers",

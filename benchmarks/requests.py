@@ -1,29 +1,41 @@
-"""A simulated round of requests: Anchored, 40 candidates x 10 positions and 200 x 20, over LinTS-PBMRank's in the same run."""
+"""A simulated round of requests: Anchored against its literal twin and against LinTS-PBMRank, in the same run."""
 
 from __future__ import annotations
 
+from typing import Any
+
+import numpy as np
+from tests.naive_anchored import Anchored as Twin
+
 import recurrank as rr
+from benchmarks.measure import Figure, at_least, at_most, seconds
 from recurrank.rankers.contextual import LinTSPBMRank
 
-ROUNDS = 100_000
+ROUNDS, TWIN_ROUNDS = 100_000, 200
 
 
-def seconds(kind: type[rr.rankers.Ranker], candidates: int, positions: int) -> float:
-    """Of one round, estimates included."""
-    requests = rr.requests.Clusters(items=2000 if candidates < 100 else 10_000, candidates=candidates)
-    best = float("inf")
-    for seed in range(2):
-        ranker = kind(dim=10, positions=positions, seed=seed)  # type: ignore[call-arg]
-        best = min(best, rr.simulate(ranker, clicks="position", requests=requests, rounds=ROUNDS, seed=seed).seconds)
-    return best / ROUNDS
+def run() -> list[Figure]:
+    figures = []
+    for candidates, positions, items, limit in ((40, 10, 2000, 8), (200, 20, 8000, 25)):
+        requests = rr.requests.Clusters(items=items, candidates=candidates)
 
+        def simulated(kind: Any, requests: rr.requests.Clusters = requests, positions: int = positions) -> float:
+            ranker = kind(dim=10, positions=positions, seed=0)
+            return rr.simulate(ranker, clicks="position", requests=requests, rounds=ROUNDS, seed=0).seconds / ROUNDS
 
-def main() -> None:
-    """Print microseconds and ratios."""
-    for candidates, positions in ((40, 10), (200, 20)):
-        ours, theirs = (seconds(kind, candidates, positions) for kind in (rr.Anchored, LinTSPBMRank))
-        print(f"requests of {candidates} x {positions}: {ours * 1e6:.1f} us, {ours / theirs:.2f} of LinTS-PBMRank's")
+        ours, theirs = (min(simulated(kind) for _ in range(2)) for kind in (rr.Anchored, LinTSPBMRank))
+        world, rng = requests.world(), np.random.default_rng(0)
+        twin = Twin(world.features, positions, ROUNDS, rng)
 
+        def literal(candidates: int = candidates, positions: int = positions, twin: Twin = twin, rng: Any = rng) -> None:
+            for _ in range(TWIN_ROUNDS):
+                slate = twin.rank_request(rng.permutation(candidates).tolist())
+                twin.learn(slate, (rng.random(positions) < 0.1).tolist())
 
-if __name__ == "__main__":
-    main()
+        slow = seconds(literal, repeat=1) / TWIN_ROUNDS
+        size, detail = f"{candidates} x {positions}", f"{ours * 1e6:.1f} us; LinTS-PBMRank {theirs * 1e6:.1f} us"
+        figures += [
+            at_least(f"requests of {size}: times faster than the literal twin", slow / ours, 100, "x", detail),
+            at_most(f"requests of {size}, a round (an aim, not a ratio)", ours * 1e6, limit, "us", detail),
+        ]
+    return figures
