@@ -74,6 +74,7 @@ class Evaluation:
         return figure
 
 
+@threadpool_limits.wrap(limits=1, user_api="blas")  # type: ignore[untyped-decorator]  # its threads would wait busily
 def evaluate(
     log: Log | str | Path,
     policy: str | Sequence[str],
@@ -125,8 +126,7 @@ def evaluate(
             if name == "direct":
                 rows.append(direct(sessions, asked, model, seed))
             elif name == "position":
-                with threadpool_limits(1, "blas"):
-                    rows.append(position(sessions, asked))
+                rows.append(position(sessions, asked))
             elif name == "cascade-dr":
                 rows.append(doubly_robust(sessions, asked, interval, seed))
             else:
