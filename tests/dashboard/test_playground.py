@@ -82,7 +82,7 @@ def test_options_are_those_that_the_rankers_declare():
     assert {"recurrank.delta", "pbm-ucb.examination"} <= fields
     assert "oracle.attraction" not in fields
     form = Playground.form(None, {"recurrank.design": "spanner"})
-    text = render("playground.html", "/playground", script="playground.js", **form).content
+    text = render("playground.html", "/playground", script="playground.js", **form).body.decode()
     assert {field for field in fields if f'name="{field}"' in text} == fields
     assert '<option value="spanner" selected>' in text
 
