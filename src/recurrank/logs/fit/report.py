@@ -26,6 +26,8 @@ PREFERRED = ("cm", "dcm", "pbm", "sdbn", "ccm", "dbn", "ubm")
 """Which of several models that explain a log equally well with equally many parameters is named first."""
 SURE = 2.5
 """Standard errors by which a model has to be behind to be worse."""
+NEGLIGIBLE = 2e-5
+"""Nats per position by which a model may be behind whatever the standard error: slips and priors cost that much."""
 CHECKED = 4
 """Positions on which the paper's assumptions are checked, all rankings of the typical page's items being looked at."""
 PROPERTIES = (
@@ -307,7 +309,7 @@ def _choose(rows: list[Row], fitted: Mapping[str, FittedModel], observations: fl
     Models often contain each other, and then explain a log equally well but for chance. What the criterion cannot tell apart
     is decided by the order of :data:`PREFERRED`.
     """
-    equal = [row.model for row in rows if row.behind <= max(SURE * row.error, 1e-9)]
+    equal = [row.model for row in rows if row.behind <= max(SURE * row.error, NEGLIGIBLE)]
     penalty = np.log(observations)
     criterion = {name: fitted[name].parameters * penalty - 2 * fitted[name].likelihood for name in equal}
     least = min(criterion.values())
