@@ -211,6 +211,7 @@ def _code(values: list[Any]) -> Iterator[bytes]:
         if isinstance(value, FunctionType):
             if id(value) not in seen:
                 seen.add(id(value))
+                yield value.__module__.encode()  # what is kept on disk imports it
                 yield from _bytecode(value.__code__, value.__doc__)
                 waiting += [*_referred(value), *(value.__defaults__ or ()), *_cells(value)][::-1]
         elif isinstance(value, type):

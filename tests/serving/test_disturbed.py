@@ -217,7 +217,7 @@ def test_each_report_many_times_from_64_clients_is_the_sequential_run(tmp_path):
     assert len(one.ranker.history) == 0
     assert learned_of(one) == learned_of(other)
     assert one.tally.bins.sum() == other.tally.bins.sum()  # in which order they came is all that the two may differ in
-    fold = new_fold(repeated.hosted("films").config, repeated.hosted("films").catalogue)
+    fold = new_fold(repeated.hosted("films").spec, repeated.hosted("films").catalogue)
     fold.apply(repeated.store.events(0, 10**6))
     assert fold.save() == other.save()
     sequential.close()

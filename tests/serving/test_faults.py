@@ -15,7 +15,7 @@ from tests.serving.running import until as wait_until
 
 import recurrank as rr
 from recurrank.catalogue import Catalogue
-from recurrank.serving import service as service_module
+from recurrank.serving import learner
 from recurrank.serving.fold import new_fold
 from recurrank.serving.service import NotFound, Service, Settings
 from recurrank.serving.spec import RankerSpec
@@ -237,7 +237,7 @@ def test_the_services_own_clock_may_jump(begin_on, address, catalogue):
 def test_a_process_that_was_stopped_does_not_close_windows(address, catalogue, monkeypatch):
     """The learner oversleeps by far more than the window: nobody could have reported meanwhile."""
     clock = Time()
-    monkeypatch.setattr(service_module, "PAUSE", 100.0)
+    monkeypatch.setattr(learner, "PAUSE", 100.0)
     service = Service(open_store(address), clock, seed=1, settings=Settings(expire=0, poll=0.01))
     try:
         service.create("films", CONFIG, catalogue)

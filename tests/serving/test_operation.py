@@ -85,9 +85,12 @@ def test_an_account_without_a_writable_home(tmp_path):
     without = {"HOME": "/proc/nowhere", "PYTHONPATH": str(package.parent), "XDG_CACHE_HOME": "/proc/nowhere"}
     done = run("compile", "--rankers", "random", **without)
     assert done.returncode == 0, done.stderr
-    assert (done.stderr.count("\n"), done.stderr.count("NUMBA_CACHE_DIR")) == (1, 1)
+    said = [line for line in done.stderr.splitlines() if "compiling" not in line]
+    assert len(said) == 1
+    assert "NUMBA_CACHE_DIR" in said[0]
     done = run("compile", "--rankers", "random", **without, NUMBA_CACHE_DIR=str(tmp_path / "kept"))
-    assert (done.returncode, done.stderr) == (0, "")
+    assert done.returncode == 0
+    assert "NUMBA_CACHE_DIR" not in done.stderr
     assert re.search(r"compiled in \d", done.stdout)
     assert any((tmp_path / "kept").rglob("*.nbc"))
 

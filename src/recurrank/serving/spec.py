@@ -71,10 +71,10 @@ class LoggedSpec(RankerSpec, frozen=True, kw_only=True, forbid_unknown_fields=Fa
 
     def pack(self) -> bytes:
         """As bytes, the same for the same specification; without ``streams`` as version 0.1.0 wrote it."""
-        fields = msgspec.to_builtins(self.plain() if self.streams == 1 else self)
+        fields = msgspec.to_builtins(self.plain() if self.streams == 1 else self, order="deterministic")
         if not self.explore_uniform:
             del fields["explore_uniform"]  # logs of the time before it have none
-        return msgspec.json.encode(fields, order="deterministic")
+        return msgspec.json.encode(fields)
 
     @classmethod
     def unpack(cls, stored: bytes) -> LoggedSpec:
