@@ -50,6 +50,8 @@ def setting(name, number):
     """A problem, a click model and options: L from 8 to 60, d from 2 to 6, K from 1 to 6, all click models, ties."""
     rng = np.random.default_rng([number, len(name)])
     items, dim = int(rng.integers(8, 61)), int(rng.integers(2, 7))
+    if name == "anchored":
+        dim = max(dim, 3)  # in two dimensions items point in two directions, and scores tie but for their last bits
     positions = int(rng.integers(1, min(7, items)))
     problem = rr.synthetic(items=items, dim=dim, seed=number)
     # Items of length 1 all have the same width at first: the last bits, which differ between processors, would decide.
@@ -108,7 +110,7 @@ def test_same_slates(name, number):
     ranker = rr.rankers.make(name, features=features, positions=positions, rounds=rounds, seed=number, **options)
     chance = stream(number, "ranker")
     twin = TWINS[name](features, positions, rounds, chance, **options)
-    assert_same_slates(ranker, twin, model, rounds, number, clicked_at_once=name == "anchored")
+    assert_same_slates(ranker, twin, model, rounds, number)
 
 
 @pytest.mark.parametrize("number", range(CONFIGURATIONS))
@@ -135,13 +137,11 @@ def test_balanced_cuts(clicks, monkeypatch):
     assert len(ranker.blocks) > 1
 
 
-def assert_same_slates(ranker, twin, model, rounds, seed, clicked_at_once=False):
-    """``clicked_at_once``: the first slate is clicked, since without any click all scores tie but for their last bits."""
+def assert_same_slates(ranker, twin, model, rounds, seed):
     users = np.random.default_rng(seed)
     for t in range(rounds):
         slate = ranker.rank()
         assert slate.items.tolist() == [int(a) for a in twin.rank()], f"round {t}"
         clicks = model.sample(slate, users)
-        clicks[0] |= clicked_at_once and t == 0
         ranker.learn(slate, clicks)
         twin.learn(slate.items.tolist(), clicks.tolist())
