@@ -15,6 +15,7 @@ from benchmarks.measure import Figure, at_least, at_most
 
 OWN = {
     "batchrank": "position",
+    "bubblerank": "position",
     "cascade-klucb": "cascade",
     "cascade-lints": "cascade",
     "cascade-linucb": "cascade",

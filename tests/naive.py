@@ -322,4 +322,7 @@ def position_based_round(ranker, attraction, examination, users):
 
 # ---------------------------------------------------------------- the other algorithms
 
-from tests.naive_rankers import TWINS  # noqa: E402, F401
+from tests.naive_field import TWINS as FIELD  # noqa: E402
+from tests.naive_rankers import TWINS  # noqa: E402
+
+TWINS |= FIELD

@@ -15,6 +15,7 @@ OWN = {
     "anchored": "position",
     "balanced": "position",
     "batchrank": "position",
+    "bubblerank": "position",
     "c3-ucb": "cascade",
     "cascade-klucb": "cascade",
     "cascade-lints": "cascade",
@@ -33,13 +34,17 @@ OWN = {
 }
 
 
+ITEMS_OF = {"bubblerank": POSITIONS}
+"""Re-ranks what is on the page."""
+
+
 def test_every_learner_is_here():
     assert {*OWN, "random", "oracle"} == set(rr.rankers.names())
 
 
 def regret(name, clicks):
     """Attraction is scaled down, so that a cascade does not end at its first item; logistic for the generalised linear one."""
-    problem = rr.synthetic(items=ITEMS, dim=DIM, seed=1)
+    problem = rr.synthetic(items=ITEMS_OF.get(name, ITEMS), dim=DIM, seed=1)
     attraction = 0.4 * problem.attraction
     if name == "gl-cdcm":
         attraction = 1 / (1 + np.exp(-2 * (2 * problem.attraction - 1)))

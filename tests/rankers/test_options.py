@@ -45,7 +45,8 @@ def test_every_option_has_a_kind_and_a_sentence_and_is_remembered():
     for name in NAMES:
         ranker = made(name)
         known = type(ranker).declared()
-        assert list(ranker.options()) == [option for option in known if option != "prior"]  # it is remembered where it is given
+        only_if_given = ("prior", "initial")
+        assert list(ranker.options()) == [option for option in known if option not in only_if_given]
         for option in known.values():
             assert option.kind != "any" or option.name == "prior", (name, option.name)
             assert option.help

@@ -19,7 +19,7 @@ UNKNOWN = {"cascade-lints", "anchored"}
 """Only sampling would tell."""
 BY_MARKS = {"ranked-bandits"}
 """What a bandit chose is in the slate's marks: there is no telling of a slate that was not drawn."""
-STOCHASTIC = ["balanced", "batchrank", "epsilon-greedy", "pbm-pie", "pie", "random", "recurrank", "toprank"]
+STOCHASTIC = ["balanced", "batchrank", "bubblerank", "epsilon-greedy", "pbm-pie", "pie", "random", "recurrank", "toprank"]
 
 
 @loop

@@ -18,6 +18,7 @@ CONFIGURATIONS = 20
 LOOSE_AND_TIGHT = {
     "anchored": [{}, {"link": "logistic"}, {"intercept": False, "ridge": 0.5}, {"discount": 0.99}],
     "balanced": [{}, {"confidence": "proved"}, {"confidence": "proved", "delta": 1.0}],
+    "bubblerank": [{"delta": 0.5}, {"initial": "falling"}, {"delta": 0.9, "initial": "falling"}, {}],
     "c3-ucb": [{}, {"delta": 0.9, "ridge": 0.5}, {"discounts": "falling"}],
     "cascade-klucb": [{}, {"exploration": 0.0}],
     "cascade-lints": [{}, {"scale": 0.1, "sigma": 0.5}],
@@ -68,6 +69,8 @@ def setting(name, number):
         options["discounts"] = [0.9**k for k in range(positions)]
     if options.get("examination"):
         options["examination"] = [0.5] * positions
+    if options.get("initial"):
+        options["initial"] = [float(a % 7) for a in range(items)]
     if name == "oracle":
         options["attraction"] = attraction.tolist()
     return features, positions, model, options
@@ -105,6 +108,8 @@ def test_same_slates(name, number):
     rounds = 300 if number % 4 else 1000
     if name == "anchored":
         rounds //= 3  # its twin takes long, and every branch is taken early
+    if name == "bubblerank":
+        rounds *= 3
     if name in ("toprank", "batchrank"):
         rounds *= 10  # items must be parted, and meet again
     ranker = rr.rankers.make(name, features=features, positions=positions, rounds=rounds, seed=number, **options)

@@ -11,6 +11,7 @@ from recurrank.catalogue import Catalogue
 from recurrank.rankers.anchored import Anchored as Anchored
 from recurrank.rankers.balanced import Balanced as Balanced
 from recurrank.rankers.batchrank import BatchRank as BatchRank
+from recurrank.rankers.bubblerank import BubbleRank as BubbleRank
 from recurrank.rankers.c3_ucb import C3UCB as C3UCB
 from recurrank.rankers.cascade_lints import CascadeLinTS as CascadeLinTS
 from recurrank.rankers.cascade_linucb import CascadeLinUCB as CascadeLinUCB
