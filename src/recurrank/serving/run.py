@@ -12,6 +12,7 @@ from types import FrameType
 import structlog
 import uvicorn
 
+from recurrank.serving.garbage import collected_by_the_hour
 from recurrank.serving.http.app import Pages, make_app
 from recurrank.serving.http.connections import ACCEPT, Connections, Crowd, lengthen_queue, new_event_loop
 from recurrank.serving.http.gate import Limits
@@ -37,6 +38,7 @@ def serve(
 ) -> None:
     """Run until SIGTERM or SIGINT. ``ready`` is called with the address once it listens."""
     log_as_json()
+    connections = Connections(crowd or Crowd())
     config = uvicorn.Config(
         make_app(service, keys, limits, pages),
         host=host,
@@ -50,13 +52,17 @@ def serve(
         backlog=ACCEPT,
         lifespan="off",
         ws="none",
-        http=Connections(crowd or Crowd()).protocol(),
+        http=connections.protocol(),
     )
-    server = _Server(config, ready, pages)
     # uvicorn raises a signal again once it has drained; by then it has done its work
     before = {number: signal.signal(number, lambda *_: None) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
-        with asyncio.Runner(loop_factory=new_event_loop) as runner:
+        with (
+            collected_by_the_hour(lambda: connections.waiting > 0) as collecting,
+            asyncio.Runner(loop_factory=new_event_loop) as runner,
+        ):
+            collecting(runner.get_loop())
+            server = _Server(config, ready, pages)
             runner.run(server.serve())
     finally:
         for number, handler in before.items():

@@ -18,6 +18,7 @@ import os
 import re
 import selectors
 import socket
+import time
 from collections import Counter
 from typing import Any, NamedTuple
 
@@ -32,9 +33,10 @@ SWEEP = 1.0
 ACCEPT, BACKLOG = 8, 1_024
 """Connections that are accepted in one turn of the event loop, and that the system keeps until then. Accepting one takes as
 long as answering one: a crowd that comes at once must not fill a turn in which others wait."""
-TURN = 32
-"""Connections that are read in one turn of the event loop. A request takes a few turns from its first byte to its answer, so
-under overload a turn that reads from all connections would delay those that were taken by several times that."""
+MANY, TURNS = 32, 0.02
+"""Under overload, when more connections than ``MANY`` were read in one turn of the event loop, the next turns read none for so
+many seconds at the most. A request takes several turns from its first byte to its answer: those that were taken are answered
+before it is said to hundreds of others that they were not."""
 RESERVE = 320
 """File descriptors that are kept for the store, uploads and other processes, and for connections that are just accepted."""
 PROBES = (b"/healthz", b"/readyz")
@@ -267,17 +269,18 @@ def _whole(data: bytes) -> bool:
 
 
 class FairSelector(selectors.DefaultSelector):
-    """Gives the event loop at most ``TURN`` of the connections that are ready; the others come in the next turns."""
+    """Reads from all connections that are ready, and then lets what was read be answered: see ``MANY``."""
 
     def __init__(self) -> None:
         super().__init__()
-        self._left: list[tuple[selectors.SelectorKey, int]] = []
+        self._next = 0.0  # when connections are read again, if there is something else to do
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
-        ready = self._left or super().select(timeout)
-        self._left = ready[TURN:]
-        known = self.get_map()
-        return [(key, events) for key, events in ready[:TURN] if known.get(key.fd) is key]  # not closed meanwhile
+        if timeout == 0 and time.monotonic() < self._next:  # the loop has callbacks to run
+            return []
+        ready = super().select(timeout)
+        self._next = time.monotonic() + TURNS if len(ready) > MANY else 0.0
+        return ready
 
 
 def new_event_loop() -> asyncio.AbstractEventLoop:
