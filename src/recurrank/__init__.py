@@ -9,7 +9,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from recurrank import clicks, rankers, requests, theory
+    from recurrank import clicks, queries, rankers, requests, theory
     from recurrank._compiled import hot
     from recurrank.catalogue import Catalogue
     from recurrank.client import AsyncClient, Client
@@ -60,7 +60,7 @@ _HOME = {
     "transform": "recurrank.problem",
     "volumetric_spanner": "recurrank.design.spanner",
 }
-_MODULES = ("clicks", "rankers", "requests", "theory")
+_MODULES = ("clicks", "queries", "rankers", "requests", "theory")
 
 __all__ = [
     "Anchored",
@@ -86,6 +86,7 @@ __all__ = [
     "g_optimal",
     "hot",
     "load",
+    "queries",
     "rankers",
     "requests",
     "simulate",

@@ -1,0 +1,188 @@
+"""SVMrank files: equal to a literal reader, across blocks, as maps, and with the line where something is wrong."""
+
+from __future__ import annotations
+
+import gzip
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import recurrank as rr
+from recurrank.queries import letor
+
+
+def literal(text, normalise=True):
+    """Features, labels and offsets, one line at a time."""
+    rows, labels, queries = [], [], []
+    for line in text.splitlines():
+        words = line.partition("#")[0].split()
+        if words:
+            labels.append(int(float(words[0])))
+            queries.append(int(words[1].removeprefix("qid:")))
+            rows.append({int(word.split(":")[0]): float(word.split(":")[1]) for word in words[2:]})
+    values = np.zeros((len(rows), max(max(row, default=0) for row in rows)))
+    for i, row in enumerate(rows):
+        for feature, value in row.items():
+            values[i, feature - 1] = value
+    starts = [i for i in range(len(rows)) if i == 0 or queries[i] != queries[i - 1]]
+    offsets = [*starts, len(rows)]
+    if normalise:
+        for first, last in itertools.pairwise(offsets):
+            part = values[first:last]
+            low, wide = part.min(axis=0), np.ptp(part, axis=0)
+            values[first:last] = np.where(wide > 0, (part - low) / np.where(wide > 0, wide, 1), 0)
+    return values.astype(np.float32), labels, offsets, [queries[i] for i in starts]
+
+
+WRITTEN = ("0", "3", "-1.5", "2.25e1", ".5", "7.", "1E-3")
+
+
+def lines(rng, queries=30, dim=7):
+    """A file with sparse lines, comments, blank lines and odd spacing."""
+    out = []
+    for query in range(queries):
+        for _ in range(int(rng.integers(1, 9))):
+            kept = np.flatnonzero(rng.random(dim) < 0.7) + 1
+            values = [
+                f"{f}:{rng.choice(['0', '3', '-1.5', '2.25e1', '.5', '7.', '1E-3', repr(float(rng.normal()))])}" for f in kept
+            ]
+            out.append(
+                f"{rng.integers(0, 5)} qid:{query * 3}  {' '.join(values)}" + (" # docid = 7" if rng.random() < 0.3 else "")
+            )
+        if rng.random() < 0.3:
+            out.append(rng.choice(["", "# a comment", "   "]))
+    return "\n".join(out) + "\n"
+
+
+@pytest.mark.parametrize("block", [1, 40, 333, 1 << 23])
+@pytest.mark.parametrize("packed", [False, True])
+def test_any_block_size_gives_what_a_literal_reader_gives(tmp_path, monkeypatch, block, packed):
+    monkeypatch.setattr(letor, "BLOCK", block)
+    text = lines(np.random.default_rng(block))
+    path = tmp_path / "train.txt"
+    path.write_bytes(gzip.compress(text.encode()) if packed else text.encode())
+    values, labels, offsets, names = literal(text)
+    for found in (rr.queries.read(path), rr.queries.read(path, map=tmp_path / "map"), rr.queries.open_map(tmp_path / "map")):
+        np.testing.assert_array_equal(found.features, values)
+        assert (found.labels.tolist(), found.offsets.tolist(), found.queries.tolist()) == (labels, offsets, names)
+        assert not found.features.flags.writeable
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(st.floats(allow_nan=False, allow_infinity=False, width=32), min_size=1, max_size=5))
+def test_numbers_are_those_that_python_reads(tmp_path_factory, values):
+    path = tmp_path_factory.mktemp("numbers") / "one.txt"
+    path.write_text("1 qid:1 " + " ".join(f"{i + 1}:{value!r}" for i, value in enumerate(values)) + "\n")
+    np.testing.assert_array_equal(rr.queries.read(path, normalise=False).features[0], np.array(values, np.float32))
+
+
+def test_windows_lines_and_a_last_line_without_an_end(tmp_path):
+    path = tmp_path / "train.txt"
+    path.write_bytes(b"2.0 qid:1 1:1\r\n0 qid:1 1:0 3:2")
+    assert rr.queries.read(path).features.tolist() == [[1, 0, 0], [0, 0, 1]]
+
+
+def test_features_that_first_appear_late(tmp_path, monkeypatch):
+    """Rows that are written already get wider."""
+    monkeypatch.setattr(letor, "BLOCK", 64)
+    text = "".join(f"{q % 3} qid:{q} 1:{q} {f'{q // 4 + 2}:1' if q % 4 == 0 else ''}\n" for q in range(40))
+    path = tmp_path / "train.txt"
+    path.write_text(text)
+    found = rr.queries.read(path, map=tmp_path / "map", normalise=False)
+    np.testing.assert_array_equal(found.features, literal(text, normalise=False)[0])
+
+
+@pytest.mark.parametrize(
+    ("line", "word"),
+    [
+        ("one qid:1 1:2", "label"),
+        ("-1 qid:1 1:2", "label"),
+        ("1.5 qid:1 1:2", "label"),
+        ("32 qid:1 1:2", "label"),
+        ("1 1:2", "no qid"),
+        ("1 qid:x 1:2", "no qid"),
+        ("1 qid:99999999999999999999 1:2", "no qid"),
+        ("1 qid:1 0:2", "a feature"),
+        ("1 qid:1 2", "a feature"),
+        ("1 qid:1 a:2", "a feature"),
+        ("1 qid:1 100001:2", "a feature"),
+        ("1 qid:1 1:nan", "finite"),
+        ("1 qid:1 1:inf", "finite"),
+        ("1 qid:1 1:1e39", "finite"),
+        ("1 qid:1 1:", "finite"),
+        ("1 qid:1 1:2x", "finite"),
+        ("1 qid:1 1:2e", "finite"),
+        ("1 qid:1 2:2 1:3", "increase"),
+        ("1 qid:1 1:2 1:3", "increase"),
+        ("1 qid:0 1:1", "query 0 began earlier"),
+    ],
+)
+@pytest.mark.parametrize("block", [16, 1 << 23])
+def test_bad_lines_are_named(tmp_path, monkeypatch, line, word, block):
+    monkeypatch.setattr(letor, "BLOCK", block)
+    path = tmp_path / "train.txt"
+    path.write_text(f"# a file\n0 qid:0 1:1\n0 qid:1 1:1\n\n{line}\n1 qid:2 1:1\n")
+    for settings_ in ({}, {"map": tmp_path / "map"}):
+        with pytest.raises(ValueError, match=rf"^{path}, line 5: .*{word}"):
+            rr.queries.read(path, **settings_)
+    assert [one.name for one in tmp_path.iterdir()] == ["train.txt"]
+
+
+def test_files_that_are_none(tmp_path):
+    with pytest.raises(ValueError, match="there is no such file"):
+        rr.queries.read(tmp_path / "nowhere.txt")
+    (tmp_path / "empty.txt").write_text("\n# nothing\n")
+    with pytest.raises(ValueError, match="has no documents"):
+        rr.queries.read(tmp_path / "empty.txt")
+    torn = gzip.compress(lines(np.random.default_rng(0)).encode())[:-20]
+    (tmp_path / "torn.gz").write_bytes(torn)
+    with pytest.raises(ValueError, match=r"torn.gz: a damaged gzip file"):
+        rr.queries.read(tmp_path / "torn.gz")
+
+
+def test_a_map_is_made_once_and_again_when_the_file_changes(tmp_path):
+    path, folder, seen = tmp_path / "train.txt", tmp_path / "map", []
+    path.write_text("1 qid:1 1:1\n0 qid:1 1:0\n")
+    rr.queries.read(path, map=folder, progress=lambda *done: seen.append(done))
+    assert seen[-1] == (24, 24)
+    rr.queries.read(path, map=folder, progress=lambda *_: pytest.fail("it was there"))
+    path.write_text("1 qid:1 1:1\n0 qid:1 1:0\n1 qid:2 1:5\n")
+    assert len(rr.queries.read(path, map=folder)) == 2
+    (folder / "features.npy").write_bytes((folder / "features.npy").read_bytes()[:-2])
+    with pytest.raises(ValueError, match="not a map of queries, or a damaged one"):
+        rr.queries.open_map(folder)
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "letters.txt").write_text("mine")
+    with pytest.raises(ValueError, match="holds other things"):
+        rr.queries.read(path, map=other)
+    assert (other / "letters.txt").read_text() == "mine"
+
+
+@pytest.mark.parametrize(
+    ("change", "field"),
+    [
+        ({"features": np.zeros(3)}, "features"),
+        ({"features": [["a"]]}, "features"),
+        ({"labels": [0, 1]}, "labels"),
+        ({"labels": [0, 1, -1]}, "labels"),
+        ({"labels": [0.5, 1, 1]}, "labels"),
+        ({"offsets": [0, 2]}, "offsets"),
+        ({"offsets": [0, 2, 2, 3]}, "offsets"),
+        ({"queries": [1]}, "queries"),
+    ],
+)
+def test_bad_arrays(change, field):
+    with pytest.raises(ValueError, match=rf"^{field}: "):
+        rr.queries.Queries(**{"features": np.eye(3), "labels": [0, 1, 2], "offsets": [0, 2, 3], **change})
+
+
+def test_two_files_of_one_collection():
+    narrow = rr.queries.Queries(np.ones((2, 1)), [0, 1], [0, 2])
+    assert narrow.widened(3).features.tolist() == [[1, 0, 0], [1, 0, 0]]
+    assert narrow.widened(1) is narrow
+    with pytest.raises(ValueError, match=r"^dim: 1 is less"):
+        narrow.widened(3).widened(1)
