@@ -146,7 +146,7 @@ class Anchored:
         self.prepare()
         lasting = min(self.answers, 1 / max(1 - self.discount, 1e-9))
         large = len(self.X) > anchored.LARGE
-        wait = max(8, int(0.25 * lasting)) if large else min(2000, max(8, int(anchored.GROW * lasting)))
+        wait = max(8, int(0.25 * lasting)) if large else min(anchored.MOST, max(8, int(anchored.GROW * lasting)))
         self.next, self.estimated = self.answers + wait, self.answers
 
     def scales(self, phi):
@@ -199,9 +199,11 @@ class Anchored:
                 along = theta @ J[e] @ theta
                 if along > 0:
                     J[e] = J[e] - np.outer(J[e] @ theta, J[e] @ theta) / along
-            if turn < 3:
-                slope = JA @ theta - right + sum((S[e] @ theta - r[e]) / f[e] for e in range(2))
-                theta = theta - np.linalg.solve(JA + J[0] / f[0] + J[1] / f[1], slope)
+            slope = JA @ theta - right + sum((S[e] @ theta - r[e]) / f[e] for e in range(2))
+            step = np.linalg.solve(JA + J[0] / f[0] + J[1] / f[1], slope)
+            if turn == 3 or slope @ step <= anchoring.NEAR:
+                break
+            theta = theta - step
         self.scale = s
         f = [self.inflation(S[e], r[e], J[e], limit) for e in range(2)]
         while True:

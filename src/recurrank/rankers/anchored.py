@@ -66,7 +66,7 @@ from recurrank.rankers.request_ranker import LARGE, ContextSize, Dim, Interactio
 
 SAMPLES, FEW_SAMPLES = 64, 16
 """Drawn at each estimate for the rounds until the next one; the fewer where a catalogue is large."""
-GROW, LEAST, MOST = 0.04, 8, 2000
+GROW, LEAST, MOST = 0.04, 8, 10_000
 """Answers until the next estimate: this share more, and within these limits."""
 LARGE_GROW = 0.25
 """A large catalogue is read at every estimate, which waits for this share more answers."""

@@ -130,12 +130,14 @@ def draw(world: Drawn, rng: np.random.Generator) -> None:
             world.rows[i] = start + i
     elif world.drawing == CHOSEN:
         count = min(count, size + first)
-        for i in range(count - first):
+        wanted = count - first
+        left_out = 2 * wanted > size  # fewer numbers are drawn where those left out are
+        for i in range(size - wanted if left_out else wanted):
             j = start + i + int(rng.random() * (size - i))
-            item = world.items[j]
-            world.items[j] = world.items[start + i]
-            world.items[start + i] = item
-            world.rows[first + i] = item
+            world.items[start + i], world.items[j] = world.items[j], world.items[start + i]
+        begin = start + size - wanted if left_out else start
+        for i in range(wanted):
+            world.rows[first + i] = world.items[begin + i]
     else:
         i = first
         while i < count:

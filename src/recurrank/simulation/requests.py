@@ -45,7 +45,7 @@ def play(
             for k in range(positions):
                 model.table[0, k] = by_group[group, k]
         choose(state, rng, features, rows, count, world.slots[:size], 1.0, chosen)
-        best(world.truth, count, size, ideal)
+        best(world.truth, count, size, ideal, state.work)
         examine(model, ideal[:size], chi)
         for k in range(size):
             totals[0] += chi[k] * world.truth[ideal[k]]

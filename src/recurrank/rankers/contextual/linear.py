@@ -77,7 +77,7 @@ def choose(
                     image += state.spread[p, q] * features[rows[i], q - 1]
                 square += image * image
             work.score[i] = min(work.score[i] + width * math.sqrt(square), 1.0)
-    best(work.score, count, len(slots), work.order)
+    best(work.score, count, len(slots), work.order, work)
     for j in range(len(slots)):
         chosen[j] = work.order[j]
     return 0, 0.0

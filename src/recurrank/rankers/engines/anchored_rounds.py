@@ -79,12 +79,12 @@ def choose(
     """
     work, size, link, constant = state.work, len(slots), int(state.numbers[LINK]), state.numbers[CONSTANT]
     scores(features, rows, count, state.theta, constant, work.score)
-    best(work.score, count, size, work.order)
+    best(work.score, count, size, work.order, work)
     done, paid = EXPLOITED, 0.0
     if rng.random() < EXPLORE * explore:
         done, s = SAMPLED, int(rng.random() * state.samples.shape[0])
         scores(features, rows, count, state.doubts[s], constant, work.other)
-        best(work.other, count, size, work.rival)
+        best(work.other, count, size, work.rival, work)
         loss, y, place, price = disputed(work, state.worth, slots, size, link)
         state.account[0] += PAY * loss
         if y >= 0 and slots[0] == 0 and state.account[0] >= price:
@@ -95,7 +95,7 @@ def choose(
             done, paid = INSURED, price
         else:
             scores(features, rows, count, state.samples[s], constant, work.other)
-            best(work.other, count, size, work.order)
+            best(work.other, count, size, work.order, work)
     for j in range(size):
         chosen[j] = work.order[j]
     return done, paid
@@ -107,11 +107,12 @@ def take(state: State, shown: Shown, clicks: Bools) -> bool:
     positions = len(state.worth)
     link, constant, dim = int(state.numbers[LINK]), state.numbers[CONSTANT], shown.features.shape[1]
     last, above, answers = -1, 0.0, state.clock[ANSWERS]
+    rates = 0.05 / math.sqrt(1 + 0.01 * answers), 1 / min(answers + 1, 1000)
     keep = state.clock[KEPT] if state.clock[KEPT] < len(state.kept.clicks) else -1
     for k in range(len(clicks)):
         score = dot(shown.features, k, state.theta, constant)
         mu = max(attraction(score, link), 0.0)
-        third = _third(state, k, above, answers)
+        third = _third(state, k, above, rates)
         g, known = _stratum(positions, shown.segment, k, last, third), 1.0
         if state.numbers[TOLD] > 0:
             g, known = 0, shown.examined[k]
@@ -136,17 +137,17 @@ def take(state: State, shown: Shown, clicks: Bools) -> bool:
 
 
 @inner
-def _third(state: State, k: int, above: float, answers: int) -> int:
-    """Which third the summed attraction above lies in; the thirds' limits follow what is shown."""
+def _third(state: State, k: int, above: float, rates: tuple[float, float]) -> int:
+    """Which third the summed attraction above lies in; the thirds' limits and the mean follow what is shown, at these rates."""
     if k == 0:
         return 0
     cuts = state.cuts
     third = int(above > cuts[k, 0]) + int(above > cuts[k, 1])
     # q_h += step (h - 1{above < q_h}): the h-quantile by stochastic approximation
-    step = 0.05 * max(cuts[k, 2], 1e-3) / math.sqrt(1 + 0.01 * answers)
+    step = rates[0] * max(cuts[k, 2], 1e-3)
     for h in range(2):
         cuts[k, h] += step * ((h + 1) / 3 - (1.0 if above < cuts[k, h] else 0.0))
-    cuts[k, 2] += (above - cuts[k, 2]) / min(answers + 1, 1000)
+    cuts[k, 2] += (above - cuts[k, 2]) * rates[1]
     return third
 
 

@@ -23,6 +23,7 @@ from typing import NamedTuple
 import numpy as np
 
 from recurrank._arrays import Floats, Ints
+from recurrank._compiled import compiled
 
 THIRDS = 3
 PRIOR = (10.0, 20.0, 10.0, 40.0, 80.0)
@@ -30,6 +31,8 @@ PRIOR = (10.0, 20.0, 10.0, 40.0, 80.0)
 click's position, and the stratum."""
 KNOWN = 1.0
 """What counts as known of a scale where the scales are profiled out: nearly nothing, or the guard is on for no reason."""
+NEAR = 1e-3
+"""The turns end where the next step is shorter than this, squared and in the metric J: far below what is known of theta."""
 RAISE, RAISES = 1.5, 80
 """The check multiplies f by this, at most so often."""
 
@@ -39,7 +42,7 @@ class Strata(NamedTuple):
 
     position: Ints  # (G,)
     clicked: Ints  # (G,) 0 or 1: whether there is a click above
-    levels: tuple[Ints, ...]  # by position; and segment; and clicked; and the last click's position; and the third
+    levels: Ints  # (5, G) by position; and segment; and clicked; and the last click's position; and the third
 
     @staticmethod
     def of(positions: int, segments: int) -> Strata:
@@ -49,7 +52,7 @@ class Strata(NamedTuple):
         k, clicked, last = k[cell], (last[cell] >= 0).astype(np.int64), last[cell] + 1
         by_segment = segment * positions + k
         levels = (k, by_segment, by_segment * 2 + clicked, segment * (shape[1]) + cell, np.arange(len(k)))
-        return Strata(k, clicked, levels)
+        return Strata(k, clicked, np.stack(levels))
 
 
 def strata_per_segment(positions: int) -> int:
@@ -81,87 +84,132 @@ def estimate(
     count, size = sums.shape
     dim = len(theta)
     offset = size - dim  # 1 where y has an o
-    whole = moments + np.swapaxes(np.tril(moments, -1), 1, 2)
     first = strata.position == 0
-    prior = ridge * np.eye(dim)
-    anchor_moments = whole[first].sum(0)
-    anchor_information = prior + anchor_moments[offset:, offset:]
+    anchor_moments = _whole(moments[first].sum(0))
+    anchor_information = ridge * np.eye(dim) + anchor_moments[offset:, offset:]
     anchor_sums = sums[first].sum(0)[offset:]
     if offset:
         anchor_sums = anchor_sums - anchor_moments[1:, 0]
     anchor = np.linalg.solve(anchor_information, anchor_sums)
-    used = np.flatnonzero(~first & (whole[:, -1, -1] + whole[:, offset, offset] > 0))
+    used = np.flatnonzero(~first & (moments[:, -1, -1] + moments[:, offset, offset] > 0))
     scales = np.ones(count)
     if not len(used):
         return Estimate(anchor, anchor_information, anchor, anchor_information, scales, np.ones(2))
-    flat, some = whole[used].reshape(len(used), -1), sums[used]
-    groups = np.stack([strata.clicked[used] == 0, strata.clicked[used] == 1])
     limit = dim + 3 * math.sqrt(2 * dim)
     f = inflation
     for turn in range(turns + 1):
         phi = np.concatenate([np.ones(offset), theta])
-        image = (flat.reshape(-1, size) @ phi).reshape(len(used), size)
-        seen = image @ phi
-        own = _scales(some @ phi, seen, used, strata)
-        square = ((groups * own**2) @ flat).reshape(2, size, size)
-        s_e, r_e = square[:, offset:, offset:], ((groups * own) @ some)[:, offset:]
-        if offset:
-            r_e = r_e - square[:, offset:, 0]
-        lost = own**2 / (seen + KNOWN)
-        part = image[:, offset:]
-        j_e = np.stack([_without(s_e[e] - (part * (lost * groups[e])[:, None]).T @ part, theta) for e in range(2)])
-        if turn < turns:  # a step of Newton's method on theta, the scales following
-            slope = anchor_information @ theta - anchor_sums + (1 / f) @ (s_e @ theta - r_e)
-            theta = theta - np.linalg.solve(anchor_information + np.tensordot(1 / f, j_e, 1), slope)
-    scales[used] = own
+        s_e, r_e, j_e = profiled(moments, sums, used, strata.clicked, strata.levels, phi, offset, scales)
+        # a step of Newton's method on theta, the scales following
+        slope = anchor_information @ theta - anchor_sums + (1 / f) @ (s_e @ theta - r_e)
+        step = np.linalg.solve(anchor_information + j_e[0] / f[0] + j_e[1] / f[1], slope)
+        if turn == turns or slope @ step <= NEAR:
+            break
+        theta = theta - step
     f = np.array([_least_inflation(anchor, anchor_information, s_e[e], r_e[e], j_e[e], limit) for e in range(2)])
     theta, f = _checked(anchor, anchor_information, anchor_sums, s_e, r_e, f, limit)
-    information = anchor_information + np.tensordot(1 / f, j_e, 1)
+    information = anchor_information + j_e[0] / f[0] + j_e[1] / f[1]
     return Estimate(theta, information, anchor, anchor_information, scales, f)
 
 
-def _scales(clicked: Floats, seen: Floats, used: Ints, strata: Strata) -> Floats:
+@compiled
+def profiled(
+    moments: Floats, sums: Floats, used: Ints, clicked: Ints, levels: Ints, phi: Floats, offset: int, scales: Floats
+) -> tuple[Floats, Floats, Floats]:
+    """S_e, r_e and J_e of both groups at the present theta; ``scales`` of the strata in use are filled in on the way."""
+    size = len(phi)
+    image, seen, number = np.zeros((len(used), size)), np.zeros(len(used)), np.zeros(len(used))
+    for u in range(len(used)):
+        v, b = moments[used[u]], sums[used[u]]
+        for i in range(size):  # V_g phi, of which the lower triangle is there
+            total = v[i, i] * phi[i]
+            for j in range(i):
+                total += v[i, j] * phi[j]
+                image[u, j] += v[i, j] * phi[i]
+            image[u, i] += total
+        for i in range(size):
+            seen[u] += image[u, i] * phi[i]
+            number[u] += b[i] * phi[i]
+    _scales(number, seen, used, levels, scales)
+    dim = size - offset
+    s_e, r_e, j_e = np.zeros((2, dim, dim)), np.zeros((2, dim)), np.zeros((2, dim, dim))
+    for u in range(len(used)):
+        g = used[u]
+        e, s = clicked[g], scales[g]
+        lost = s * s / (seen[u] + KNOWN)
+        for i in range(dim):
+            o = moments[g, offset + i, 0] if offset else 0.0
+            r_e[e, i] += s * sums[g, offset + i] - s * s * o
+            for j in range(i + 1):
+                v = s * s * moments[g, offset + i, offset + j]
+                s_e[e, i, j] += v
+                j_e[e, i, j] += v - lost * image[u, offset + i] * image[u, offset + j]
+    for e in range(2):
+        for i in range(dim):
+            for j in range(i):
+                s_e[e, j, i], j_e[e, j, i] = s_e[e, i, j], j_e[e, i, j]
+        _without(j_e[e], phi[offset:])
+    return s_e, r_e, j_e
+
+
+@compiled
+def _scales(clicked: Floats, seen: Floats, used: Ints, levels: Ints, scales: Floats) -> None:
     """The scale of every stratum in use: clicks over expected clicks, each level shrunk to the one above it."""
-    parent = np.zeros(0)
-    labels = strata.levels[0][used]
-    for level, prior in zip(strata.levels, PRIOR, strict=True):
-        own = level[used]
-        size = int(level.max()) + 1
-        number, total = np.bincount(own, clicked, size), np.bincount(own, seen, size)
-        if not len(parent):  # positions, from the top: the parent of each is the one above it
-            scale, above = np.ones(size), 1.0
+    for h in range(len(levels)):
+        own, prior = levels[h], PRIOR[h]
+        size = own.max() + 1
+        number, total, centre = np.zeros(size), np.zeros(size), np.zeros(size)
+        for u in range(len(used)):
+            g = used[u]
+            number[own[g]] += clicked[u]
+            total[own[g]] += seen[u]
+            centre[own[g]] = scales[g]  # of the level above, which is the same for all of them
+        if h == 0:  # positions, from the top: the parent of each is the one above it
+            centre[0] = 1.0
             for k in range(1, size):
-                scale[k] = above = max(0.0, (number[k] + prior * above) / (total[k] + prior))
+                centre[k] = max(0.0, (number[k] + prior * centre[k - 1]) / (total[k] + prior))
         else:
-            centre = np.zeros(size)
-            centre[own] = parent[labels]
-            scale = np.maximum(0.0, (number + prior * centre) / (total + prior))
-        parent, labels = scale, own
-    found: Floats = parent[labels]
-    return found
+            for i in range(size):
+                centre[i] = max(0.0, (number[i] + prior * centre[i]) / (total[i] + prior))
+        for u in range(len(used)):
+            scales[used[u]] = centre[own[used[u]]]
 
 
-def _without(matrix: Floats, direction: Floats) -> Floats:
-    """The matrix with nothing left along the direction."""
-    image = matrix @ direction
-    along = float(direction @ image)
-    return matrix - np.outer(image, image) / along if along > 0 else matrix
+def _whole(triangle: Floats) -> Floats:
+    """The symmetric matrix whose lower triangle this is."""
+    return triangle + np.tril(triangle, -1).T
+
+
+@compiled
+def _without(matrix: Floats, direction: Floats) -> None:
+    """Leave nothing of the matrix along the direction."""
+    dim, along = len(direction), 0.0
+    image = np.zeros(dim)
+    for i in range(dim):
+        for j in range(dim):
+            image[i] += matrix[i, j] * direction[j]
+        along += image[i] * direction[i]
+    if along > 0:
+        for i in range(dim):
+            for j in range(dim):
+                matrix[i, j] -= image[i] * image[j] / along
 
 
 def _least_inflation(anchor: Floats, information: Floats, s: Floats, r: Floats, j: Floats, limit: float) -> float:
     """The least f >= 1 with D'(J_A^-1 + f J_e^-1)^-1 D <= limit.
 
-    With J_A = L L' and L^-1 J_e L^-T = Q diag(lambda) Q' it is sum_i q_i^2 lambda_i / (f + lambda_i), q = Q'L'D.
+    At f = 1 that is D'J_A D - D'J_A (J_A + J_e)^-1 J_A D. Where it exceeds the limit: with J_A = L L' and
+    L^-1 J_e L^-T = Q diag(lambda) Q' it is sum_i q_i^2 lambda_i / (f + lambda_i), q = Q'L'D.
     """
-    dim = len(anchor)
-    differ = anchor - np.linalg.solve(s + 1e-6 * np.eye(dim), r)
+    differ = anchor - np.linalg.solve(s + 1e-6 * np.eye(len(anchor)), r)
+    image = information @ differ
+    if differ @ image - image @ np.linalg.solve(information + j, image) <= limit:
+        return 1.0
     root = np.linalg.cholesky(information)
     half = np.linalg.solve(root, np.linalg.solve(root, j).T)
     values, vectors = np.linalg.eigh((half + half.T) / 2)
     values = np.maximum(values, 0.0)
     squares = (vectors.T @ (root.T @ differ)) ** 2
-    if (squares * values / (1 + values)).sum() <= limit:
-        return 1.0
     low, high = 0.0, 40.0
     for _ in range(30):
         middle = (low + high) / 2
@@ -177,7 +225,7 @@ def _checked(
 ) -> tuple[Floats, Floats]:
     """Theta, and f raised until theta stays within the anchor's ellipsoid."""
     for _ in range(RAISES):
-        theta = np.linalg.solve(information + np.tensordot(1 / f, s, 1), sums + (1 / f) @ r)
+        theta = np.linalg.solve(information + s[0] / f[0] + s[1] / f[1], sums + (1 / f) @ r)
         apart = theta - anchor
         if apart @ information @ apart <= limit:
             return np.asarray(theta), f

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from recurrank._arrays import Bools, Floats, Ints
-from recurrank._compiled import inner
+from recurrank._compiled import inner, rare
 
 LINEAR, LOGISTIC = 0, 1
 LINKS = ("linear", "logistic")
@@ -39,13 +39,16 @@ class Work(NamedTuple):
     rival: Ints  # (K,)
     row: Floats  # (P,)
     every: Ints  # (n,) 0, 1, 2, ...
+    top: Floats  # (n + 1,) the highest scores
+    kept: Ints  # (n + 1,) and whose they are
     shown: Shown  # a slate of catalogue items
 
     @staticmethod
     def of(candidates: int, positions: int, dim: int, size: int) -> Work:
         count, whole = max(candidates, positions), np.zeros(positions, np.int64)
         shown = Shown(np.zeros((positions, dim)), np.ones(positions, np.bool_), 0, np.ones(positions))
-        return Work(np.zeros(count), np.zeros(count), whole, whole.copy(), np.zeros(size), np.arange(count), shown)
+        top, kept = np.zeros(count + 1), np.zeros(count + 1, np.int64)
+        return Work(np.zeros(count), np.zeros(count), whole, whole.copy(), np.zeros(size), np.arange(count), top, kept, shown)
 
 
 @inner
@@ -73,21 +76,66 @@ def scores(features: Floats, rows: Ints, count: int, theta: Floats, constant: fl
         out[i] = dot(features, rows[i], theta, constant)
 
 
-@inner
-def best(score: Floats, count: int, size: int, order: Ints) -> None:
-    """The ``size`` rows of the highest scores, in order; the earlier row of two equals."""
+@rare
+def best(score: Floats, count: int, size: int, order: Ints, work: Work) -> None:
+    """The ``size`` rows of the highest scores, in order; the earlier row of two equals.
+
+    Rows are dealt into 2 ``size`` heaps. The size-th highest of the heaps' maxima is a bar that at least ``size`` rows reach,
+    and few more where scores come in no particular order. Those are ordered by counting who is above each of them, which has
+    no branches to mispredict; where they are many after all, they are inserted one by one.
+    """
+    heaps, bar = min(2 * size, count), -np.inf
+    if heaps < count:
+        for h in range(heaps):
+            work.top[h] = score[h]
+        for start in range(heaps, count, heaps):
+            for h in range(min(heaps, count - start)):
+                work.top[h] = max(work.top[h], score[start + h])
+        for h in range(heaps):
+            if _above(work.top, heaps, h) == size - 1:
+                bar = work.top[h]
     held = 0
     for i in range(count):
-        value = score[i]
-        if held == size and value <= score[order[size - 1]]:
+        work.kept[held] = i
+        work.top[held] = score[i]
+        held += score[i] >= bar
+    if held <= 4 * size:
+        for h in range(held):
+            place = _above(work.top, held, h)
+            if place < size:
+                order[place] = work.kept[h]
+    else:
+        _insert(work, held, size, order)
+
+
+@inner
+def _above(values: Floats, count: int, h: int) -> int:
+    """How many of the values are above the one at ``h``, earlier ones also where they are equal."""
+    value, above = values[h], 0
+    for j in range(h):
+        above += values[j] >= value
+    for j in range(h + 1, count):
+        above += values[j] > value
+    return above
+
+
+@inner
+def _insert(work: Work, count: int, size: int, order: Ints) -> None:
+    """The same by insertion: ``order`` holds places among those kept until the last line."""
+    held = 0
+    for i in range(count):
+        value = work.top[i]
+        if held == size and value <= work.top[order[size - 1]]:
             continue
         j = held if held < size else size - 1
-        while j > 0 and score[order[j - 1]] < value:
+        while j > 0 and work.top[order[j - 1]] < value:
             order[j] = order[j - 1]
             j -= 1
         order[j] = i
         if held < size:
             held += 1
+    for j in range(size):
+        order[j] = work.kept[order[j]]
 
 
 @inner
