@@ -14,6 +14,7 @@ import recurrank as rr
 from recurrank.logs.fit import climb
 from recurrank.logs.fit.chain import Chain
 from recurrank.logs.fit.click_chain import ClickChainCounts
+from recurrank.logs.fit.composite import WEIGHT, Composite
 from recurrank.logs.fit.models import NAMES, FittedModel, _product, fit_model, held_out, pages_of
 from recurrank.logs.fit.report import fit
 from recurrank.logs.sessions import Counts, Sessions
@@ -79,6 +80,37 @@ def test_statistics_give_the_likelihood_and_its_gradient(name):
             up, down = ([v if n != number else moved(v, member, step) for n, v in enumerate(values)] for step in (1e-5, -1e-5))
             slope = (model.expect(up)[0] - model.expect(down)[0]) / 2e-5
             assert score[member] == pytest.approx(slope, rel=1e-4, abs=1e-5)
+
+
+@pytest.mark.parametrize("name", ["dcm", "sdbn"])
+def test_the_composite_objective_is_that_of_pages_and_of_positions(name):
+    """Marginal click probabilities by adding up all clicks that a page may get; the gradient as above."""
+    log = random_log(pages=40)
+    log = log.take(np.r_[np.arange(40), np.arange(20)])  # some pages are equal
+    log.clicks[45:, 0] = 0
+    pages = pages_of(log)
+    chain = statistics(name, pages)
+    model = Composite(chain, pages.items, pages.clicks, pages.lengths, pages.query)
+    rng = np.random.default_rng(1)
+    values = [rng.uniform(0.2, 0.8, len(family.parent)) for family in model.families]
+    objective, expected = model.expect(values)
+    marginal = sum(marginal_literal(name, pages, values, row) for row in range(len(pages.items)))
+    assert objective == pytest.approx((1 - WEIGHT) * literal(name, pages, values) + WEIGHT * marginal, rel=1e-10)
+    for number, (value, found) in enumerate(zip(values, expected, strict=True)):
+        score = found.ones - value * found.trials
+        for member in range(len(value)):
+            up, down = ([v if n != number else moved(v, member, step) for n, v in enumerate(values)] for step in (1e-5, -1e-5))
+            slope = (model.expect(up)[0] - model.expect(down)[0]) / 2e-5
+            assert score[member] == pytest.approx(slope, rel=1e-4, abs=1e-5)
+
+
+def marginal_literal(name, pages, values, row):
+    length, q = pages.lengths[row], pages.query[row]
+    page, clicks = pages.items[row, :length], pages.clicks[row, :length]
+    s = values[1].reshape(pages.queries, K)[q] if name == "dcm" else values[1]
+    patterns = np.array(list(itertools.product((0, 1), repeat=length)))
+    marginal = np.array([page_probability(name, page, pattern, values[0], s=s, g=1.0) for pattern in patterns]) @ patterns
+    return np.log(np.where(clicks, marginal, 1 - marginal)).sum()
 
 
 def moved(values, member, step):

@@ -58,7 +58,7 @@ class Climb:
     Attributes:
         values: of each family.
         objective: after each step; it never falls between two updates of the priors.
-        updates: at which steps the priors were updated, so that the objective is another one from there on.
+        updates: at which steps the objective became another one: priors were updated, or positions added (``composite.py``).
         converged: whether the last step gained less than the tolerance.
 
     """
@@ -67,6 +67,11 @@ class Climb:
     objective: list[float] = field(default_factory=list)
     updates: list[int] = field(default_factory=list)
     converged: bool = False
+
+    def then(self, more: Climb) -> None:
+        """Go on with a climb of another objective from here."""
+        self.updates.append(len(self.objective))
+        _extend(self, more)
 
 
 def fit(model: Expects, tolerance: float, learn_priors: bool = True) -> Climb:

@@ -12,6 +12,7 @@ from recurrank._arrays import Floats, Ints
 from recurrank.logs.fit import climb
 from recurrank.logs.fit.chain import Chain
 from recurrank.logs.fit.click_chain import ClickChainCounts
+from recurrank.logs.fit.composite import Composite
 from recurrank.logs.fit.predict import score_chain, score_product
 from recurrank.logs.fit.product import Product, collapse, last_clicks
 from recurrank.logs.sessions import EMPTY, Codes, Counts, Marks, Pairs, Sessions, code_pairs, pairs_of, translate
@@ -22,6 +23,10 @@ NAMES = ("pbm", "cm", "dcm", "sdbn", "dbn", "ccm", "ubm")
 
 WEAK = 0.1
 """Strength of the priors for counts, in observations: it keeps probabilities off 0 and 1, and no more."""
+
+
+ENOUGH = 3
+"""How many times the tolerance a climb of the composite objective may gain and end."""
 
 
 class Pages(NamedTuple):
@@ -59,7 +64,7 @@ class FittedModel:
         unseen_satisfaction: of an item that the log lacks.
         slip: the probability of a click where the cascade model says that nobody looks.
         parameters: how many free numbers it amounts to.
-        likelihood: of the log that it was fitted to, in nats.
+        likelihood: the largest that the model has on the log that it was fitted to, in nats.
         way: the climb to it.
         seconds: that fitting took, compilation not counted.
 
@@ -154,9 +159,12 @@ def fit_model(name: str, pages: Pages, tolerance: float) -> FittedModel:
         case _:
             raise ValueError(f"models: {name!r} is unknown; choose from {', '.join(NAMES)}")
     way = climb.fit(model, tolerance)
+    likelihood = model.expect(way.values)[0] + rest
+    if name in ("dcm", "sdbn"):
+        assert isinstance(model, Chain)
+        way.then(climb.climb(Composite(model, *shown, pages.query), way.values, ENOUGH * tolerance, climb.ROUNDS))
     fitted = _fitted(name, model, way, pages)
-    fitted.slip = slip
-    fitted.likelihood = model.expect(way.values)[0] + rest
+    fitted.slip, fitted.likelihood = slip, likelihood
     fitted.parameters = sum(family.parameters for family in model.families) + (name == "cm")
     fitted.way, fitted.seconds = way, perf_counter() - began
     return fitted
