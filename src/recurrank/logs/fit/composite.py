@@ -71,8 +71,9 @@ class Composite:
 
     def expect(self, values: Values) -> tuple[float, list[Expected]]:
         likelihood, expected = self.chain.expect(values)
-        found = np.zeros((2, 2, max(len(value) for value in values)))
-        marginal = _expect(self.pages, self.chain.by_position, *values, found)
+        attraction, satisfaction = values
+        found = np.zeros((2, 2, max(len(attraction), len(satisfaction))))
+        marginal = _expect(self.pages, self.chain.by_position, attraction, satisfaction, found)
         both = []
         for kind, one in enumerate(expected):
             ones, trials = found[kind, :, : len(one.ones)]
