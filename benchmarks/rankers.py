@@ -16,9 +16,11 @@ from benchmarks.measure import Figure, at_least, at_most
 OWN = {
     "batchrank": "position",
     "bubblerank": "position",
+    "cascade-ducb": "cascade",
     "cascade-klucb": "cascade",
     "cascade-lints": "cascade",
     "cascade-linucb": "cascade",
+    "cascade-swucb": "cascade",
     "cascade-ucb1": "cascade",
     "c3-ucb": "cascade",
     "dcm-klucb": "dependent",

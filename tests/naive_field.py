@@ -58,3 +58,70 @@ class BubbleRank:
 
 
 TWINS["bubblerank"] = BubbleRank
+
+
+class _Cascade:
+    """Items by an index, ties by number; observed down to the first click; never observed ones first."""
+
+    def __init__(self, features, positions, rounds, rng, **options):
+        self.L, self.K, self.T, self.rng, self.t = len(features), positions, rounds, rng, 1
+        self.set(**options)
+
+    def rank(self):
+        index = [self.index(a) for a in range(self.L)]
+        return sorted(range(self.L), key=lambda a: (-index[a], a))[: self.K]
+
+    def learn(self, items, clicks):
+        seen = []
+        for a, c in zip(items, clicks, strict=True):
+            seen.append((a, int(c)))
+            if c:
+                break
+        self.observe(seen)
+        self.t += 1
+
+
+class CascadeDUCB(_Cascade):
+    def set(self, discount=None, exploration=0.5):
+        self.gamma = max(0.9, 1 - 1 / (4 * math.sqrt(self.T))) if discount is None else discount
+        self.epsilon, self.n, self.x = exploration, [0.0] * self.L, [0.0] * self.L
+
+    def rank(self):
+        total = sum(self.gamma**s for s in range(self.t))
+        self.log = math.log(total)
+        return super().rank()
+
+    def index(self, a):
+        return self.x[a] / self.n[a] + 2 * math.sqrt(self.epsilon * self.log / self.n[a]) if self.n[a] else math.inf
+
+    def observe(self, seen):
+        for a, c in seen:
+            self.n[a] += 1
+            self.x[a] += c
+        self.n = [self.gamma * n for n in self.n]
+        self.x = [self.gamma * x for x in self.x]
+
+
+class CascadeSWUCB(_Cascade):
+    def set(self, window=None, exploration=0.5):
+        self.tau = max(2, math.ceil(2 * math.sqrt(self.T * math.log(self.T)))) if window is None else window
+        self.epsilon, self.past = exploration, []
+
+    def rank(self):
+        self.recent = [pair for seen in self.past[-(self.tau - 1) :] for pair in seen]
+        self.n, self.x = [0] * self.L, [0] * self.L
+        for a, c in self.recent:
+            self.n[a] += 1
+            self.x[a] += c
+        return super().rank()
+
+    def index(self, a):
+        if self.n[a] == 0:
+            return math.inf
+        return self.x[a] / self.n[a] + math.sqrt(self.epsilon * math.log(min(self.t, self.tau)) / self.n[a])
+
+    def observe(self, seen):
+        self.past.append(seen)
+
+
+TWINS |= {"cascade-ducb": CascadeDUCB, "cascade-swucb": CascadeSWUCB}

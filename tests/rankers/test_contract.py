@@ -321,7 +321,16 @@ def test_what_was_served_is_counted_without_ranking_again(make, position_model):
         assert old.rng.bit_generator.state != before
 
 
-INCREMENTAL = ["cascade-klucb", "cascade-linucb", "cascade-ucb1", "dcm-klucb", "pbm-ucb", "ranked-bandits"]
+INCREMENTAL = [
+    "cascade-ducb",
+    "cascade-klucb",
+    "cascade-linucb",
+    "cascade-swucb",
+    "cascade-ucb1",
+    "dcm-klucb",
+    "pbm-ucb",
+    "ranked-bandits",
+]
 
 
 @pytest.mark.parametrize("name", INCREMENTAL)

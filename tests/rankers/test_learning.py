@@ -17,9 +17,11 @@ OWN = {
     "batchrank": "position",
     "bubblerank": "position",
     "c3-ucb": "cascade",
+    "cascade-ducb": "cascade",
     "cascade-klucb": "cascade",
     "cascade-lints": "cascade",
     "cascade-linucb": "cascade",
+    "cascade-swucb": "cascade",
     "cascade-ucb1": "cascade",
     "dcm-klucb": "dependent",
     "epsilon-greedy": "document",
@@ -36,6 +38,8 @@ OWN = {
 
 ITEMS_OF = {"bubblerank": POSITIONS}
 """Re-ranks what is on the page."""
+OPTIONS = {"gl-cdcm": {"width": 1.0}, "cascade-ducb": {"discount": 0.9999}}
+"""Users do not change here: what CascadeDUCB forgets by default is of no use."""
 
 
 def test_every_learner_is_here():
@@ -50,7 +54,7 @@ def regret(name, clicks):
         attraction = 1 / (1 + np.exp(-2 * (2 * problem.attraction - 1)))
         attraction *= 0.9
     model = rr.clicks.make(clicks, attraction, POSITIONS)
-    options = {"width": 1.0} if name == "gl-cdcm" else {}
+    options = OPTIONS.get(name, {})
     names = {"features": problem.features, "positions": POSITIONS, "rounds": ROUNDS, "seed": 0}
     lost = rr.simulate(rr.rankers.make(name, **names, **options), model, ROUNDS, seed=2).regret
     chance = rr.simulate(rr.rankers.make("random", **names), model, ROUNDS, seed=2).regret

@@ -20,6 +20,8 @@ LOOSE_AND_TIGHT = {
     "balanced": [{}, {"confidence": "proved"}, {"confidence": "proved", "delta": 1.0}],
     "bubblerank": [{"delta": 0.5}, {"initial": "falling"}, {"delta": 0.9, "initial": "falling"}, {}],
     "c3-ucb": [{}, {"delta": 0.9, "ridge": 0.5}, {"discounts": "falling"}],
+    "cascade-ducb": [{}, {"discount": 0.93}, {"discount": 0.99, "exploration": 0.05}],
+    "cascade-swucb": [{}, {"window": 40}, {"window": 9, "exploration": 0.1}, {"window": 2}],
     "cascade-klucb": [{}, {"exploration": 0.0}],
     "cascade-lints": [{}, {"scale": 0.1, "sigma": 0.5}],
     "cascade-linucb": [{}, {"width": 1.0}, {"width": 0.2}, {"width": 0.0}, {"width": 2.9, "sigma": 0.5}],

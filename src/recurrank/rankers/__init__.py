@@ -13,6 +13,8 @@ from recurrank.rankers.balanced import Balanced as Balanced
 from recurrank.rankers.batchrank import BatchRank as BatchRank
 from recurrank.rankers.bubblerank import BubbleRank as BubbleRank
 from recurrank.rankers.c3_ucb import C3UCB as C3UCB
+from recurrank.rankers.cascade_ducb import CascadeDUCB as CascadeDUCB
+from recurrank.rankers.cascade_ducb import CascadeSWUCB as CascadeSWUCB
 from recurrank.rankers.cascade_lints import CascadeLinTS as CascadeLinTS
 from recurrank.rankers.cascade_linucb import CascadeLinUCB as CascadeLinUCB
 from recurrank.rankers.cascade_ucb import CascadeKLUCB as CascadeKLUCB
