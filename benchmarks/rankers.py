@@ -38,7 +38,34 @@ def run() -> list[Figure]:
     figures = [_one(name) for name in rr.rankers.names() if name != "recurrank"]
     for name in ("toprank", "cascade-linucb"):
         figures += _large(name)
-    return [*figures, _balanced()]
+    return [*figures, _balanced(), *first_rounds()]
+
+
+def first_rounds() -> list[Figure]:
+    """The first rounds of Balanced, while nearly all items are left, in processor time; and its longest decision."""
+    small, figures = rr.synthetic(items=2000, dim=10, seed=0), []
+    model = rr.clicks.make("position-based", small.attraction, 10)
+    rr.simulate(rr.Balanced(small.features, 10, 5000, 0), model, 5000, seed=1)  # compiles
+    for items, limit, longest_limit in ((10**4, 30, 50), (10**5, 100, 100), (10**6, 500, 500)):
+        problem = rr.synthetic(items=items, dim=10, seed=0)
+        ranker = _TimedBalanced(problem.features, 10, 5_000_000, 0)
+        model = rr.clicks.make("position-based", problem.attraction, 10)
+        began = time.process_time()
+        run = rr.simulate(ranker, model, 5000, seed=1)
+        each = (time.process_time() - began) / 5000
+        detail = f"d = 10, processor time; regret {run.regret[-1]:,.1f}"
+        figures.append(at_most(f"balanced, first 5,000 rounds at L = {items:,}, a round", each * 1e6, limit, "us", detail))
+        figures.append(at_most("... its longest decision", ranker.longest * 1e3, longest_limit, "ms", "processor time"))
+    return figures
+
+
+class _TimedBalanced(rr.Balanced):
+    longest = 0.0
+
+    def plan(self) -> None:
+        began = time.process_time()
+        super().plan()
+        self.longest = max(self.longest, time.process_time() - began)
 
 
 def _balanced() -> Figure:

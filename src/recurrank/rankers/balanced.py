@@ -45,8 +45,10 @@ from recurrank.catalogue import Catalogue
 from recurrank.catalogue.rows import Rows, one_thread
 from recurrank.design.basis import basis_of, rebase
 from recurrank.design.optimal import optimal_design
+from recurrank.rankers.engines.certificates import Alone, divided
+from recurrank.rankers.engines.pieces import farthest, leaders_first
 from recurrank.rankers.engines.placing import show_leaders, show_tried
-from recurrank.rankers.engines.posterior import beaten, candidates, farthest, leaders_first, look
+from recurrank.rankers.engines.posterior import candidates, look
 from recurrank.rankers.engines.propensity import FIRST, WIDTH, one_tried_per_block
 from recurrank.rankers.knowledge import Knowledge, KnownBlock
 from recurrank.rankers.options import Delta, Option
@@ -216,6 +218,7 @@ class Block:
     first: int
     width: int
     items: NDArray[np.int32]
+    least: tuple[int, float] | None = None  # of a large block just certified: its least known item and the width of that
 
     @property
     def positions(self) -> range:
@@ -312,11 +315,13 @@ class Balanced(Ranker):
         """Estimate, certify when it is time, and fill the tables for the coming rounds."""
         answers = int(self.state.clock[ANSWERS])
         theta, information = self._estimate()
+        ordered = False
         if answers >= CERTIFY * self.state.clock[CERTIFIED]:
             self._certify(theta)
             self.state.clock[CERTIFIED] = answers
-            theta, information = self._estimate()
-        self._tables(theta, information, self._weights(theta))
+            before, (theta, information) = theta, self._estimate()
+            ordered = len(self.state.key) == 1 and np.array_equal(theta, before)
+        self._tables(theta, information, self._weights(theta), ordered)
         self.state.clock[NEXT] = answers + max(self._least(answers), int((LARGE_GROW if self._large() else GROW) * answers))
         self.due = False
 
@@ -369,8 +374,11 @@ class Balanced(Ranker):
         falling: Floats = np.minimum.accumulate(np.clip(worth, 1e-4, 1.5))
         return falling
 
-    def _tables(self, theta: Floats, information: Floats, worth: Floats) -> None:
-        """Samples for the coming rounds, and what they say about each block; the variance of clicks, item by item."""
+    def _tables(self, theta: Floats, information: Floats, worth: Floats, ordered: bool = False) -> None:
+        """Samples for the coming rounds, and what they say about each block; the variance of clicks, item by item.
+
+        ``ordered`` says that blocks were certified just now, by this theta, which put their best items first.
+        """
         dim, count = len(theta), len(self.blocks)
         samples = LARGE_SAMPLES if self._large() else SAMPLES
         spread = np.linalg.cholesky(np.linalg.inv(information))
@@ -385,11 +393,12 @@ class Balanced(Ranker):
         rows = {int(key): row for row, key in enumerate(state.key)}
         for b, one in enumerate(self.blocks):
             large = one.size > self.large
-            if large:
-                near = leaders_first(state.features, one.items, theta, one.width)
+            if not large:
+                items = one.items[candidates(state.features, one.items, theta, spread, max(WIDE) * radius, one.width)]
+            elif ordered:
+                items = one.items
             else:
-                near = candidates(state.features, one.items, theta, spread, max(WIDE) * radius, one.width)
-            items = one.items[near].astype(np.int64)
+                items = leaders_first(state.features, one.items, theta, one.width)
             leaders[one.first : one.first + one.width] = items[: one.width]
             row = rows.get(one.key, -1) if len(one.items) > 1 else -1
             block[b] = (one.key, one.first, one.width, row)
@@ -397,7 +406,7 @@ class Balanced(Ranker):
                 continue
             own = worth[one.first : one.first + one.width]
             look(state.features, items, not large, own, theta, narrow, wide, first[b], asked[b], gain[b], cost[b])
-            self._insure(one, row, own, theta, asked[b], gain[b], cost[b])
+            self._insure(one, row, own, theta, ordered, asked[b], gain[b], cost[b])
             if self.confidence == "tuned" and state.clock[ANSWERS] > 100:
                 # of a large block, those that may be shown first before the next estimate
                 varied = np.unique(np.append(first[b], asked[b][asked[b] >= 0])) if large else items
@@ -410,28 +419,33 @@ class Balanced(Ranker):
         cut: Floats = drawn * np.minimum(1.0, radius / np.linalg.norm(drawn, axis=0))
         return cut
 
-    def _insure(self, block: Block, row: int, worth: Floats, theta: Floats, asked: Ints, gain: Floats, cost: Floats) -> None:
+    def _insure(
+        self, block: Block, row: int, worth: Floats, theta: Floats, fresh: bool, asked: Ints, gain: Floats, cost: Floats
+    ) -> None:  # fmt: skip
         """The item that is least known against the leader, and the worst that not knowing it may cost a round."""
         inverse, _, beta = self._single(row)
-        if block.size > self.large:
-            least, width = farthest(self.state.features, block.items, inverse)
-        else:
+        if block.size <= self.large:
             apart = self.state.features[block.items] - self.state.features[block.items[0]]
-            widths = np.sqrt(np.maximum(np.einsum("ij,jk,ik->i", apart, inverse, apart), 0.0))
-            least = int(np.argmax(widths))
-            width = float(widths[least])
-        asked[-1] = int(block.items[least]) if width > 0 else -1
+            widths = np.sqrt(np.maximum(((apart @ inverse) * apart).sum(axis=1), 0.0))
+            place = int(np.argmax(widths))
+            least, width = int(block.items[place]), float(widths[place])
+        elif fresh and block.least is not None:
+            least, width = block.least
+        else:
+            place, width = farthest(self.state.features, block.items, inverse)
+            least = int(block.items[place])
+        asked[-1] = least if width > 0 else -1
         gain[-1] = worth.sum() * min(1.0, 2 * beta * width)
-        scores = self.state.features[block.items[[0, least]]] @ theta
+        scores = self.state.features[[block.items[0], least]] @ theta
         cost[-1] = worth[0] * max(float(scores[0] - scores[1]), 0.0)
 
-    def _vary(self, items: Ints, theta: Floats, spread: Floats, scale: float) -> None:
+    def _vary(self, items: NDArray[np.integer[Any]], theta: Floats, spread: Floats, scale: float) -> None:
         """The variance p (1 - p) of a click on each item, with p as near to 1/2 as two deviations allow."""
         points = self.state.features[items]
         off = np.abs(scale * (points @ theta) - 0.5) - 2 * scale * np.linalg.norm(points @ spread, axis=1)
         self.state.weight[items] = 1 / np.maximum(0.25 - np.clip(off, 0.0, 0.5) ** 2, LEAST_VARIANCE)
 
-    def _single(self, row: int) -> tuple[Floats, Floats, float]:
+    def _single(self, row: int) -> Alone:
         """What one data set alone says: (I + V)^-1, the estimate, and how many widths certify.
 
         The proved number, with noise of variance proxy 1/4 and so weights 4: sqrt(2 log(K / delta) + log det(I + V)) + 1,
@@ -443,44 +457,22 @@ class Balanced(Ranker):
         if self.confidence == "proved":
             volume = float(np.linalg.slogdet(information)[1])
             beta = math.sqrt(2 * math.log(self.positions / self.delta) + volume) + 1
-        return inverse, inverse @ self.state.sums[row], beta
+        return Alone(inverse, inverse @ self.state.sums[row], beta)
 
     def _certify(self, theta: Floats) -> None:
         """Drop items with m certified better ones; cut where all above are certified better than all below."""
-        singles = [self._single(row) for row in range(len(self.state.key))]
+        rows = {int(key): row for row, key in enumerate(self.state.key)}
+        singles = [self._single(row) for row in range(len(rows))]
         after: list[Block] = []
         above: list[NDArray[np.int32]] = [np.empty(0, np.int32)]
         for block in self.blocks:
-            for part, width in self._parts(block, theta, singles):
+            own = rows.get(block.key, 0)
+            for part in divided(self.state.features, block.items, theta, block.width, singles, own, self.large):
                 first = after[-1].first + after[-1].width if after else 0
-                after.append(Block(_key(first, np.concatenate(above)), first, width, part))
-                above.append(part)
+                after.append(Block(_key(first, np.concatenate(above)), first, part.width, part.items, part.least))
+                above.append(part.items)
         self.blocks = after
         self._carry()
-
-    def _parts(
-        self, block: Block, theta: Floats, singles: list[tuple[Floats, Floats, float]]
-    ) -> list[tuple[NDArray[np.int32], int]]:
-        """A block's items in parts, each with how many positions it gets."""
-        if block.size == 1:
-            return [(block.items, 1)]
-        top = min(block.size, 2 * block.width)
-        if block.size > self.large:
-            items = block.items[leaders_first(self.state.features, block.items, theta, top)]
-        else:
-            items = block.items[np.argsort(-(self.state.features[block.items] @ theta), kind="stable")]
-        better = np.zeros((top, len(items)), np.bool_)
-        for inverse, alone, beta in singles:
-            beaten(self.state.features, items, alone, inverse, beta, better)
-        kept = np.flatnonzero(better.sum(axis=0, dtype=np.int16) < block.width)
-        items, most = items[kept], min(block.width, len(kept), int((kept < top).sum()) + 1)
-        cuts = [u for u in range(1, most) if better[kept[:u], kept[u]].all() and better[kept[:u]][:, kept[u:]].all()]
-        parts, start = [], 0
-        for stop in (*cuts, len(items)):
-            width = stop - start if stop < len(items) else block.width - start
-            parts.append((items[start:stop], width))
-            start = stop
-        return parts
 
     def _carry(self) -> None:
         """Data sets and accounts for the blocks as they are now: a data set goes on while the set above it stands."""

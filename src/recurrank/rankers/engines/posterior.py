@@ -1,7 +1,7 @@
-"""What samples of a linear model's parameter say about a set of items: who may be among the best, who is, who is beaten.
+"""What samples of a linear model's parameter say about a set of items: who may be among the best, and who is.
 
-Small sets are put in order and looked at as a whole. Large ones are read once, in pieces that fit the processor's cache, and
-only the few items that matter are kept in order: the answers are the same.
+Small sets are put in order and looked at as a whole. Large ones are read once, in pieces that fit the processor's cache: the
+answers are the same.
 """
 
 from __future__ import annotations
@@ -11,63 +11,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from recurrank._arrays import Bools, Floats, Ints
+from recurrank._arrays import Floats, Ints
 from recurrank._compiled import inner, sweep
-
-PIECE = 256
-"""Items of a large set that are looked at together: their features and one product fit the fastest cache."""
-
-
-@inner
-def _gather(features: Floats, items: Any, start: int, size: int, columns: Floats) -> None:
-    """The features of ``size`` items as columns, so that the processor works on several items at a time."""
-    for i in range(size):
-        item = items[start + i]
-        for p in range(features.shape[1]):
-            columns[p, i] = features[item, p]
-
-
-@inner
-def _multiply(columns: Floats, weights: Any, size: int, product: Floats) -> None:
-    """Product = <x, weights> of the first ``size`` items; two terms at a time halve the traffic."""
-    dim = columns.shape[0]
-    for i in range(size):
-        product[i] = columns[0, i] * weights[0]
-    for p in range(1, dim - 1, 2):
-        one, other = weights[p], weights[p + 1]
-        for i in range(size):
-            product[i] += columns[p, i] * one + columns[p + 1, i] * other
-    if dim % 2 == 0:
-        last = weights[dim - 1]
-        for i in range(size):
-            product[i] += columns[dim - 1, i] * last
-
-
-@inner
-def _product(x: Floats, weights: Floats) -> float:
-    total = 0.0
-    for p in range(len(x)):
-        total += x[p] * weights[p]
-    return total
-
-
-@inner
-def _squares(columns: Floats, matrix: Floats, size: int, product: Floats, square: Floats) -> None:
-    """Square = x' matrix x of the first ``size`` items."""
-    for i in range(size):
-        square[i] = 0.0
-    for p in range(columns.shape[0]):
-        _multiply(columns, matrix[p], size, product)
-        for i in range(size):
-            square[i] += product[i] * columns[p, i]
-
-
-@inner
-def _some_above(values: Any, size: int, bar: Any) -> bool:
-    above = 0
-    for i in range(size):
-        above += values[i] > bar
-    return above > 0
+from recurrank.rankers.engines.pieces import PIECE, multiply, product, some_above
 
 
 def candidates(features: Floats, items: Any, theta: Floats, spread: Floats, radius: float, width: int) -> Ints:
@@ -120,38 +66,6 @@ def _not_beaten(near: Ints, score: Floats, image: Floats, radius: float, width: 
                 norm += (image[i, q] - image[leader, q]) ** 2
             inside = score[leader] - score[i] <= radius * math.sqrt(norm)
         kept[place] = inside
-
-
-def leaders_first(features: Floats, items: Any, theta: Floats, width: int) -> Ints:
-    """The places of all items: those of the ``width`` largest scores <x, theta> in order, then the others as they were."""
-    order, leads = np.zeros(len(items), np.int64), np.zeros(len(items), np.bool_)
-    _leaders_first(features, items, theta, np.full(width, -np.inf), order, leads)
-    return order
-
-
-@sweep
-def _leaders_first(features: Floats, items: Any, theta: Floats, value: Floats, order: Ints, leads: Bools) -> None:
-    width = len(value)
-    for i in range(len(items)):
-        score = _product(features[items[i]], theta)
-        if score > value[width - 1]:
-            j = width - 1
-            while j > 0 and value[j - 1] < score:
-                value[j], order[j] = value[j - 1], order[j - 1]
-                j -= 1
-            value[j], order[j] = score, i
-    for j in range(width):
-        leads[order[j]] = True
-    place = width
-    for i in range(len(items)):
-        if not leads[i]:
-            order[place] = i
-            place += 1
-
-
-def _room(features: Floats, rows: int) -> tuple[Floats, Floats]:
-    """For the features of one piece as columns, and for some numbers of each of its items."""
-    return np.empty((features.shape[1], PIECE)), np.empty((rows, PIECE))
 
 
 def look(
@@ -250,30 +164,30 @@ def _read(
     """
     count, dim, width, largest = len(items), features.shape[1], len(found.lead), 0.0
     for j in range(width):
-        found.lead[j] = _product(features[items[j]], theta)
+        found.lead[j] = product(features[items[j]], theta)
     for start in range(0, count, len(values)):
         size = min(len(values), count - start)
         largest = max(largest, _gather_short(features, items, start, size, columns))
         for s in range(len(narrow)):
-            slack = (dim + 4) * 2.0**-23 * math.sqrt(largest * _product(narrow[s], narrow[s]))
-            _multiply(columns, narrow_short[s], size, values)
-            if _some_above(values, size, np.float32(found.top[s] - slack)):
+            slack = (dim + 4) * 2.0**-23 * math.sqrt(largest * product(narrow[s], narrow[s]))
+            multiply(columns, narrow_short[s], 0, size, values)
+            if some_above(values, size, np.float32(found.top[s] - slack)):
                 for i in range(size):
                     if values[i] > found.top[s] - slack:
-                        value = _product(features[items[start + i]], narrow[s])
+                        value = product(features[items[start + i]], narrow[s])
                         if value > found.top[s]:
                             found.top[s], first[s] = value, items[start + i]
-            slack = (dim + 4) * 2.0**-23 * math.sqrt(largest * _product(wide[s], wide[s]))
-            _multiply(columns, wide_short[s], size, values)
+            slack = (dim + 4) * 2.0**-23 * math.sqrt(largest * product(wide[s], wide[s]))
+            multiply(columns, wide_short[s], 0, size, values)
             if start == 0:
                 for j in range(width):
-                    found.sampled_lead[j, s] = _product(features[items[j]], wide[s])
-            if _some_above(values, size, np.float32(found.value[s, width - 1] - slack)):
+                    found.sampled_lead[j, s] = product(features[items[j]], wide[s])
+            if some_above(values, size, np.float32(found.value[s, width - 1] - slack)):
                 for i in range(size):
                     if values[i] > found.value[s, width - 1] - slack:
-                        value = _product(features[items[start + i]], wide[s])
+                        value = product(features[items[start + i]], wide[s])
                         if value > found.value[s, width - 1]:
-                            _enter(found, s, start + i, value, _product(features[items[start + i]], theta))
+                            _enter(found, s, start + i, value, product(features[items[start + i]], theta))
 
 
 @sweep
@@ -306,56 +220,3 @@ def _judge(items: Any, worth: Floats, found: Best, asked: Ints, gain: Floats, co
             for j in range(place + 1):
                 price += worth[j] * lead[j] - (worth[j + 1] * lead[j] if j < place else 0.0)
             asked[s], cost[s] = items[which], max(price, 0.0)
-
-
-def farthest(features: Floats, items: Any, matrix: Floats) -> tuple[int, float]:
-    """The place of the item x of largest (x - y)' matrix (x - y), y being the first item; and the root of that."""
-    found: tuple[int, float] = _farthest(features, items, matrix, *_room(features, 2))
-    return found
-
-
-@sweep
-def _farthest(features: Floats, items: Any, matrix: Floats, columns: Floats, room: Floats) -> tuple[int, float]:
-    count, dim, product, square = len(items), features.shape[1], room[0], room[1]
-    most, which = 0.0, 0
-    for start in range(0, count, PIECE):
-        size = min(PIECE, count - start)
-        _gather(features, items, start, size, columns)
-        for p in range(dim):
-            for i in range(size):
-                columns[p, i] -= features[items[0], p]
-        _squares(columns, matrix, size, product, square)
-        if _some_above(square, size, most):
-            for i in range(size):
-                if square[i] > most:
-                    most, which = square[i], start + i
-    return which, math.sqrt(most)
-
-
-def beaten(features: Floats, items: Any, alone: Floats, inverse: Floats, beta: float, better: Any) -> None:
-    """Mark ``better[j, i]`` where the j-th of the first items beats the i-th by more than beta widths of their difference."""
-    first = features[items[: len(better)]]
-    image = first @ inverse
-    _beaten(
-        features, items, alone, inverse, beta, better, first @ alone, (image * first).sum(axis=1), image, *_room(features, 3)
-    )
-
-
-@sweep
-def _beaten(
-    features: Floats, items: Any, alone: Floats, inverse: Floats, beta: float, better: Any, high: Floats, own: Floats,
-    image: Floats, columns: Floats, room: Floats,
-) -> None:  # fmt: skip
-    count, top, product, score, square = len(items), better.shape[0], room[0], room[1], room[2]
-    for start in range(0, count, PIECE):
-        size = min(PIECE, count - start)
-        _gather(features, items, start, size, columns)
-        _multiply(columns, alone, size, score)
-        _squares(columns, inverse, size, product, square)
-        for j in range(top):
-            _multiply(columns, image[j], size, product)
-            row, highest, mine = better[j, start : start + size], high[j] - 1e-9, own[j]
-            for i in range(size):
-                gap = highest - score[i]
-                # gap > beta |x_j - x_i|, squared
-                row[i] |= (gap > 0.0) & (gap * gap > beta * beta * (mine + square[i] - 2 * product[i]))
