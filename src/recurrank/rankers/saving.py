@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from recurrank.catalogue import Catalogue, as_catalogue
+from recurrank.rankers.documents.ranker import registered as document_rankers
 from recurrank.rankers.ranker import Ranker, registered
 from recurrank.rankers.stock import Stock
 
@@ -60,7 +61,7 @@ def load(blob: bytes, features: ArrayLike | Catalogue | None = None) -> Ranker:
     if not isinstance(blob, bytes | bytearray | memoryview):
         raise ValueError(f"saved ranker: {type(blob).__name__} is not bytes; give what save() returned")
     header, body = _open(bytes(blob))
-    algorithms = registered()
+    algorithms = registered() | document_rankers()
     if header["algorithm"] not in algorithms:
         raise ValueError(f"saved ranker: unknown algorithm {header['algorithm']!r}; update recurrank")
     catalogue = None if features is None else as_catalogue(features)
