@@ -21,7 +21,9 @@ OWN = {
     "cascade-lints": "cascade",
     "cascade-linucb": "cascade",
     "cascade-swucb": "cascade",
+    "cascade-ucb-v": "cascade",
     "cascade-ucb1": "cascade",
+    "cascade-woful": "cascade",
     "c3-ucb": "cascade",
     "dcm-klucb": "dependent",
     "gl-cdcm": "dependent",
@@ -29,6 +31,7 @@ OWN = {
     "pbm-ucb": "position",
     "pie": "cascade",
     "toprank": "position",
+    "vac2-ucb": "cascade",
 }
 ITEMS, DIM, POSITIONS, ROUNDS = 1000, 5, 10, 100_000
 LARGE = {"items": 10_000, "dim": 5, "positions": 10, "rounds": 5_000_000}

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
+
 TWINS = {}
 
 
@@ -125,3 +127,95 @@ class CascadeSWUCB(_Cascade):
 
 
 TWINS |= {"cascade-ducb": CascadeDUCB, "cascade-swucb": CascadeSWUCB}
+
+
+class CascadeUCBV(_Cascade):
+    def set(self, exploration=2.0):
+        self.c, self.n, self.s = exploration, [0] * self.L, [0] * self.L
+
+    def index(self, a):
+        n = self.n[a]
+        if n == 0:
+            return math.inf
+        mean, e = self.s[a] / n, self.c * math.log(self.t)
+        return mean + math.sqrt(2 * e * mean * (1 - mean) / n) + 3 * e / n
+
+    def observe(self, seen):
+        for a, c in seen:
+            self.n[a] += 1
+            self.s[a] += c
+
+
+class Weighted:
+    """Ridge regression with weights."""
+
+    def __init__(self, dim, ridge):
+        self.M, self.b, self.ridge = ridge * np.eye(dim), np.zeros(dim), ridge
+
+    def add(self, x, weight, y):
+        self.M += weight * np.outer(x, x)
+        self.b += weight * y * x
+
+    def fit(self, delta=1.0):
+        """Estimate and inverse as they are now; how far the estimate may be from the truth."""
+        dim, self.inverse = len(self.b), np.linalg.inv(self.M)
+        self.theta = self.inverse @ self.b
+        return math.sqrt(math.log(np.linalg.det(self.M) / (self.ridge**dim * delta**2))) + math.sqrt(self.ridge)
+
+    def mean(self, x):
+        return x @ self.theta
+
+    def width(self, x):
+        return math.sqrt(x @ self.inverse @ x)
+
+
+class CascadeWOFUL(_Cascade):
+    def __init__(self, features, *rest, **options):
+        self.X = np.asarray(features, float)
+        super().__init__(features, *rest, **options)
+
+    def set(self, delta=None, width=None):
+        d, total = self.X.shape[1], self.T * self.K
+        self.delta = 1 / math.sqrt(self.T) if delta is None else delta
+        self.alpha = math.sqrt(d * math.log(1 + total / d) + 2 * math.log(total)) + 1 if width is None else width
+        self.H, self.B = Weighted(d, 1.0), Weighted(d, 1.0)
+
+    def rank(self):
+        self.beta = self.B.fit(self.delta)
+        self.H.fit()
+        return super().rank()
+
+    def index(self, a):
+        return min(self.B.mean(self.X[a]) + self.beta * self.B.width(self.X[a]), 1.0)
+
+    def observe(self, seen):
+        bound = {a: self.H.mean(self.X[a]) + self.alpha * self.H.width(self.X[a]) for a, _ in seen}
+        for a, c in seen:
+            self.H.add(self.X[a], 1.0, c)
+            self.B.add(self.X[a], 1 / max(min(bound[a], 1.0), 1 / self.K), c)
+
+
+class VAC2UCB(CascadeWOFUL):
+    def set(self, delta=None, ridge=1.0):
+        self.delta = 1 / math.sqrt(self.T) if delta is None else delta
+        self.H = self.B = Weighted(self.X.shape[1], ridge)
+
+    def rank(self):
+        ranked = super().rank()
+        self.interval = {}
+        for a in ranked:
+            mean, width = self.B.mean(self.X[a]), self.beta * self.B.width(self.X[a])
+            self.interval[a] = max(mean - 2 * width, 0.0), min(mean + 2 * width, 1.0)
+        return ranked
+
+    def index(self, a):
+        return min(self.B.mean(self.X[a]) + 2 * self.beta * self.B.width(self.X[a]), 1.0)
+
+    def observe(self, seen):
+        for a, c in seen:
+            low, high = self.interval[a]
+            variance = (1 - high) * high if high <= 0.5 else (1 - low) * low if low >= 0.5 else 0.25
+            self.B.add(self.X[a], 1 / max(variance, 0.01), c)
+
+
+TWINS |= {"cascade-ucb-v": CascadeUCBV, "cascade-woful": CascadeWOFUL, "vac2-ucb": VAC2UCB}

@@ -220,7 +220,9 @@ def test_a_slate_clicked_all_over(name):
     assert sorted(ranker.rank().items.tolist()) == list(range(120))
 
 
-@pytest.mark.parametrize("name", ["linucb", "cascade-linucb", "cascade-lints", "c3-ucb", "gl-cdcm"])
+@pytest.mark.parametrize(
+    "name", ["linucb", "cascade-linucb", "cascade-lints", "cascade-woful", "c3-ucb", "gl-cdcm", "vac2-ucb"]
+)
 @pytest.mark.parametrize("scale", [1e-3, 1.0, 5.0, 1e6])
 def test_linear_rankers_on_dependent_features_of_any_scale(name, scale):
     rng = np.random.default_rng(0)
@@ -326,6 +328,7 @@ INCREMENTAL = [
     "cascade-klucb",
     "cascade-linucb",
     "cascade-swucb",
+    "cascade-ucb-v",
     "cascade-ucb1",
     "dcm-klucb",
     "pbm-ucb",

@@ -22,7 +22,9 @@ OWN = {
     "cascade-lints": "cascade",
     "cascade-linucb": "cascade",
     "cascade-swucb": "cascade",
+    "cascade-ucb-v": "cascade",
     "cascade-ucb1": "cascade",
+    "cascade-woful": "cascade",
     "dcm-klucb": "dependent",
     "epsilon-greedy": "document",
     "gl-cdcm": "dependent",
@@ -33,6 +35,7 @@ OWN = {
     "ranked-bandits": "document",
     "recurrank": "position",
     "toprank": "position",
+    "vac2-ucb": "cascade",
 }
 
 

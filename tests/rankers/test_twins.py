@@ -25,6 +25,8 @@ LOOSE_AND_TIGHT = {
     "cascade-klucb": [{}, {"exploration": 0.0}],
     "cascade-lints": [{}, {"scale": 0.1, "sigma": 0.5}],
     "cascade-linucb": [{}, {"width": 1.0}, {"width": 0.2}, {"width": 0.0}, {"width": 2.9, "sigma": 0.5}],
+    "cascade-ucb-v": [{}, {"exploration": 0.2}, {"exploration": 0.0}],
+    "cascade-woful": [{}, {"delta": 0.9, "width": 0.5}, {"width": 0.0}],
     "cascade-ucb1": [{}, {"exploration": 0.1}],
     "dcm-klucb": [{}, {"exploration": 0.0}],
     "epsilon-greedy": [{}, {"epsilon": 0.0}, {"epsilon": 1.0}],
@@ -41,6 +43,7 @@ LOOSE_AND_TIGHT = {
         {"inside": "exp3", "exploration": 1.0},
         {"exploration": 0.1},
     ],
+    "vac2-ucb": [{}, {"delta": 0.9, "ridge": 0.5}],
     "toprank": [{}, {"delta": 1.0}, {"delta": 0.5}, {"delta": 0.1}],
 }
 

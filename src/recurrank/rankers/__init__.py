@@ -20,6 +20,8 @@ from recurrank.rankers.cascade_lints import CascadeLinTS as CascadeLinTS
 from recurrank.rankers.cascade_linucb import CascadeLinUCB as CascadeLinUCB
 from recurrank.rankers.cascade_ucb import CascadeKLUCB as CascadeKLUCB
 from recurrank.rankers.cascade_ucb import CascadeUCB1 as CascadeUCB1
+from recurrank.rankers.cascade_ucb_v import CascadeUCBV as CascadeUCBV
+from recurrank.rankers.cascade_woful import CascadeWOFUL as CascadeWOFUL
 from recurrank.rankers.dcm_klucb import DCMKLUCB as DCMKLUCB
 from recurrank.rankers.gl_cdcm import GLCDCM as GLCDCM
 from recurrank.rankers.linucb import LinUCB as LinUCB
@@ -33,6 +35,7 @@ from recurrank.rankers.ranker import Ranker, Seed, registered
 from recurrank.rankers.recurrank import RecurRank as RecurRank
 from recurrank.rankers.saving import load
 from recurrank.rankers.toprank import TopRank as TopRank
+from recurrank.rankers.vac2_ucb import VAC2UCB as VAC2UCB
 from recurrank.rankers.yardsticks import EpsilonGreedy as EpsilonGreedy
 from recurrank.rankers.yardsticks import Oracle as Oracle
 from recurrank.rankers.yardsticks import Random as Random

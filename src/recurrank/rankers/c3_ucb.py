@@ -4,7 +4,7 @@
 |-------------------------------------------------|---------------------------------------------|
 | V = lambda I + sum gamma_k^2 x x'               | ``Regression.gram``                         |
 | theta_hat = V^-1 sum gamma_k^2 x w              | ``Regression.theta``                        |
-| beta_t(delta) = sqrt(ln(det V / (lambda^d delta^2))) + sqrt(lambda) | ``_beta``               |
+| beta_t(delta) = sqrt(ln(det V / (lambda^d delta^2))) + sqrt(lambda) | ``radius``              |
 | U_t(a) = min(theta_hat'x + beta |x|_{V^-1}, 1)  | ``rank``                                    |
 | gamma_k, the position discounts                 | ``discounts``, by default all 1             |
 | O_t                                             | the first click; items down to it are observed |
@@ -15,21 +15,19 @@ item number.
 
 from __future__ import annotations
 
-import math
 from typing import Annotated, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from recurrank._arrays import Bools, Floats, Ints
-from recurrank._compiled import hot, inner
+from recurrank._compiled import hot
+from recurrank.rankers.engines.confidence import radius
 from recurrank.rankers.engines.propensity import certain
 from recurrank.rankers.engines.regression import Regression, add, solve
 from recurrank.rankers.engines.scores import show_optimistic, unseen, widths
 from recurrank.rankers.options import Delta, Option
 from recurrank.rankers.ranker import Buffer, Items, Ranker, Seed, nothing_served, register
-
-RIDGE, DELTA = 0, 1
 
 Ridge = Annotated[float, Option("lambda", above=0)]
 Discounts = Annotated[
@@ -55,22 +53,13 @@ class State(NamedTuple):
     best: Ints  # (K,)
     top: Floats  # (K,)
     discounts: Floats  # (K,)
-    numbers: Floats  # (2,) lambda and delta
-
-
-@inner
-def _beta(state: State) -> float:
-    """sqrt(ln(det V / (lambda^d delta^2))) + sqrt(lambda), det V being the squared product of the factor's diagonal."""
-    ridge, total = state.numbers[RIDGE], -2 * math.log(state.numbers[DELTA])
-    for i in range(len(state.regression.theta)):
-        total += 2 * math.log(state.regression.factor[i, i]) - math.log(ridge)
-    return math.sqrt(max(total, 0.0)) + math.sqrt(ridge)
+    delta: Floats  # (1,)
 
 
 @hot
 def rank(state: State, rng: np.random.Generator, slate: Buffer) -> None:
     solve(state.regression)
-    show_optimistic(state, state.regression.theta, _beta(state), 1.0, slate)
+    show_optimistic(state, state.regression.theta, radius(state.regression, state.delta[0]), 1.0, slate)
 
 
 @hot
@@ -111,7 +100,7 @@ class C3UCB(Ranker):
         super().__init__(features, positions, rounds, seed)
         failure, ridge, gamma = self.record(delta=delta, ridge=ridge, discounts=discounts)
         common = unseen(self.catalogue, self.positions, ridge) | widths(self.catalogue)
-        self.state = State(**common, discounts=gamma, numbers=np.array([ridge, failure]))
+        self.state = State(**common, discounts=gamma, delta=np.array([failure]))
 
 
 register(State, C3UCB)

@@ -365,7 +365,7 @@ def _certify_outside(state: State, bar: float) -> None:
     state.numbers[DRIFT_LIMIT] = min(state.numbers[DRIFT_LIMIT], max(drift, 0.0) ** 2)
 
 
-def _proved(ranker: Ranker) -> float:
+def proved(ranker: Ranker) -> float:
     d, total = ranker.catalogue.dim, ranker.rounds * ranker.positions
     return math.sqrt(d * math.log(1 + total / d) + 2 * math.log(total)) + 1
 
@@ -396,7 +396,7 @@ class CascadeLinUCB(Ranker):
             Option(
                 "c, how many standard widths of optimism, by default the proved sqrt(d log(1 + TK/d) + 2 log(TK)) + 1",
                 least=0,
-                usually=_proved,
+                usually=proved,
             ),
         ] = None,
         sigma: Sigma = 1.0,
