@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +13,7 @@ import pytest
 from numba.core.errors import TypingError
 
 import recurrank
-from recurrank._compiled import digest_behind, hot
+from recurrank._compiled import _KeyedFiles, digest_behind, hot
 
 SCRIPT = """
 import numpy as np
@@ -156,6 +157,27 @@ def test_an_edited_ranker_or_click_model_of_the_users_runs_as_it_is_on_disk(tmp_
         "import numpy as np, recurrank as rr; r = rr.rankers.make('random', features=np.eye(2), positions=2, rounds=9, seed=0)"
     )
     assert _run(other, "-c", f"{again}; print(len(rr.simulate(r, rr.clicks.Cascade([0.5, 0.4]), rounds=9).rounds))") == ["9"]
+
+
+def test_processes_that_compile_at_the_same_time_find_their_own_machine_code(tmp_path):
+    """Numba numbers its files, and two that are written at once may get the same one."""
+    keys = [(f"{number:064x}", f"{number + 1:064x}") for number in range(40)]
+    keys = [(signature[::-1], code[::-1]) for signature, code in keys]
+
+    def files():
+        return _KeyedFiles(cache_path=str(tmp_path), filename_base="loop.play-1[0].py311", source_stamp=None)
+
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda key: files().save(key, f"code for {key}"), keys))
+    assert [files().load(key) for key in keys] == [f"code for {key}" for key in keys]
+    signature, older = keys[0]
+    newer = (signature, older[::-1])
+    assert files().load(newer) is None
+    files().save(newer, "newer")
+    assert (files().load(newer), files().load(keys[0])) == ("newer", None)  # older sources take no room
+    assert files().load(keys[1]) == f"code for {keys[1]}"
+    files().flush()
+    assert [*tmp_path.iterdir()] == []
 
 
 def test_the_digest_behind_a_class_of_the_users_covers_its_files(tmp_path, monkeypatch):

@@ -11,6 +11,7 @@ from __future__ import annotations
 import atexit
 import enum
 import functools
+import glob
 import hashlib
 import inspect
 import logging
@@ -25,6 +26,7 @@ from types import CodeType, FunctionType, ModuleType
 from typing import Any, TypeVar, cast
 
 import numpy as np
+from numba import __version__ as numba_version
 from numba import njit, types
 from numba.core import caching, config
 from numba.core.dispatcher import Dispatcher
@@ -38,12 +40,13 @@ _LOOP: Any = {**_IN_PLACE, "no_cfunc_wrapper": True, "pipeline_class": WholeComp
 PART: Any = {**_IN_PLACE, **_NO_WAY_IN}
 """numba's options for what is inlined into compiled code, and called from nowhere else."""
 
-_FORM = "2"
+_FORM = "3"
 """Of what is cached on disk."""
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 _FunctionCache: Any = caching.FunctionCache
+_DataFiles: Any = caching.IndexDataCacheFile
 _Dispatcher: Any = CPUDispatcher
 
 PACKAGE = __name__.partition(".")[0]
@@ -135,10 +138,7 @@ class _Hot(_Dispatcher):  # type: ignore[misc]
 
 
 class _CodeCache(_FunctionCache):  # type: ignore[misc]
-    """numba's disk cache with all contributing code in the key.
-
-    Keys are text, so that an index can be read where a user's classes cannot be imported.
-    """
+    """numba's disk cache with all contributing code in the key."""
 
     _impl_class = PartsCache
 
@@ -148,11 +148,11 @@ class _CodeCache(_FunctionCache):  # type: ignore[misc]
         except RuntimeError:  # neither the source's folder nor the home can be written
             _cache_for_now()
             super().__init__(function)
-        self._cache_file._source_stamp = b"the code is in the keys"
+        self._cache_file.__class__ = _KeyedFiles
 
     def _index_key(self, sig: Any, codegen: Any) -> tuple[str, str]:
         states = [kind for part in sig for kind in _states(part)]
-        signature = repr((_FORM, str(sig), [_named(kind) for kind in states], codegen.magic_tuple()))
+        signature = repr((_FORM, numba_version, str(sig), [_named(kind) for kind in states], codegen.magic_tuple()))
         return _digest([signature.encode()]), _digest(_code([self._py_func, *states]))
 
     def _load_overload(self, sig: Any, target_context: Any) -> Any:
@@ -163,14 +163,37 @@ class _CodeCache(_FunctionCache):  # type: ignore[misc]
         found.fndesc.argtypes = tuple(sig)
         return found._replace(signature=found.signature.replace(args=tuple(sig)))
 
-    def _save_overload(self, sig: Any, data: Any) -> None:
-        """Save, and forget the machine code of older sources."""
-        file, key = self._cache_file, self._index_key(sig, data.codegen)
-        index = file._load_index()
-        current = {there: name for there, name in index.items() if there[0] != key[0] or there[1] == key[1]}
-        if len(current) < len(index):
-            file._save_index(current)
-        super()._save_overload(sig, data)
+
+class _KeyedFiles(_DataFiles):  # type: ignore[misc]
+    """One file per key, named after it, and no index.
+
+    numba numbers the files and keeps an index of them. Of two processes that compile for one function at the same time, both
+    may take the same number, and one of them then finds the machine code of the other.
+    """
+
+    def load(self, key: tuple[str, str]) -> Any:
+        try:
+            return self._load_data(self._name(*key))
+        except OSError:
+            return None
+
+    def save(self, key: tuple[str, str], data: Any) -> None:
+        """Save, and remove the machine code of older sources."""
+        self._save_data(self._name(*key), data)
+        for other in self._named(key[0]):
+            if other.name != self._name(*key):
+                other.unlink(missing_ok=True)
+
+    def flush(self) -> None:
+        for file in self._named("*"):
+            file.unlink(missing_ok=True)
+
+    def _name(self, signature: str, code: str) -> str:
+        return f"{self._index_name.removesuffix('.nbi')}.{signature[:16]}.{code[:32]}.nbc"
+
+    def _named(self, signature: str) -> list[Path]:
+        pattern = f"{self._index_name.removesuffix('.nbi')}."
+        return list(Path(self._cache_path).glob(f"{glob.escape(pattern)}{signature[:16]}.*.nbc"))
 
 
 def _cache_for_now() -> None:
