@@ -7,10 +7,12 @@ chosen here, so that a repeated ``rank`` returns the same slate.
 from __future__ import annotations
 
 import asyncio
+import io
 import itertools
+import json
 import random
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from recurrank.slate import new_id
@@ -27,7 +29,14 @@ LONGEST_PAUSE = 5.0
 CREATING = 120.0
 """Seconds that making a ranker may take: its catalogue is sent and checked, and its algorithm may have to be compiled."""
 
+CHANGING = 60.0
+"""Seconds that changing items may take."""
+REQUEST = ("candidates", "features", "context", "segment", "exclude", "pin", "positions", "explore")
+"""What a request to a ranker of requests may have."""
+
 T = TypeVar("T")
+Items = Iterable[tuple[str, Sequence[float]]]
+"""Ids and features."""
 
 
 class ServiceError(Exception):
@@ -56,17 +65,67 @@ class _Call(NamedTuple, Generic[T]):
     read: Callable[[Any], T]
     body: Any = None
     seconds: float = 0.0  # that one try may take at least, whatever the client's timeout
+    query: dict[str, Any] | None = None
+    content: bytes | None = None  # a .npy file in place of the body
 
 
-def _create(name: str, positions: int, items: Iterable[tuple[str, Sequence[float]]], settings: dict[str, Any]) -> _Call[bool]:
-    listed = [{"id": item, "features": [float(x) for x in features]} for item, features in items]
-    body = {"positions": positions, "items": listed, **settings}
+def _create(name: str, positions: int, items: Items | None, settings: dict[str, Any]) -> _Call[bool]:
+    body = {"positions": positions, **({} if items is None else {"items": _listed(items)}), **settings}
     return _Call("PUT", f"/v1/rankers/{name}", lambda answer: bool(answer["created"]), body, CREATING)
 
 
-def _rank(name: str, slate: str | None, propensity: bool) -> _Call[ServedSlate]:
-    body = {"slate": slate or new_id(), **({"propensity": True} if propensity else {})}
-    return _Call("POST", f"/v1/rankers/{name}/rank", lambda answer: ServedSlate(**answer), body)
+def _listed(items: Items) -> list[dict[str, Any]]:
+    return [{"id": item, "features": [float(x) for x in features]} for item, features in items]
+
+
+def _rank(name: str, slate: str | None, propensity: bool, request: dict[str, Any]) -> _Call[ServedSlate]:
+    body: dict[str, Any] = {"slate": slate or new_id(), **({"propensity": True} if propensity else {})}
+    path = f"/v1/rankers/{name}/rank"
+    for field in request:
+        if field not in REQUEST:
+            raise TypeError(f"rank: {field!r} is not a field of a request; there are {', '.join(REQUEST)}")
+    features = request.pop("features", None)
+    body |= {field: _plain(value) for field, value in request.items() if value is not None}
+    if "pin" in body:
+        body["pin"] = {str(position): item for position, item in body["pin"].items()}
+    if features is None:
+        return _Call("POST", path, lambda answer: ServedSlate(**answer), body)
+    query = {field: json.dumps(value) if isinstance(value, list | dict) else value for field, value in body.items()}
+    if "candidates" in query:
+        query["ids"] = query.pop("candidates")
+    if "propensity" in query:
+        query["propensity"] = "true"
+    return _Call("POST", path, lambda answer: ServedSlate(**answer), query=query, content=_npy(features))
+
+
+def _plain(value: Any) -> Any:
+    """Arrays, tuples and sets as lists."""
+    if hasattr(value, "tolist"):
+        return value.tolist()
+    return list(value) if isinstance(value, tuple | set | frozenset) else value
+
+
+def _npy(features: Any) -> bytes:
+    """Rows of features as a .npy file; in single precision if they came so."""
+    import numpy as np
+
+    rows, sink = np.asarray(features), io.BytesIO()
+    np.save(sink, rows if rows.dtype == np.float32 else rows.astype(np.float64), allow_pickle=False)
+    return sink.getvalue()
+
+
+def _change_items(name: str, add: Items, change: Items, remove: Iterable[str]) -> _Call[dict[str, Any]]:
+    body = {"add": _listed(add), "change": _listed(change), "remove": list(remove)}
+    return _Call("PATCH", f"/v1/rankers/{name}/items", dict, body, CHANGING)
+
+
+def _items(name: str, after: int, limit: int) -> _Call[dict[str, Any]]:
+    return _Call("GET", f"/v1/rankers/{name}/items", dict, query={"after": after, "limit": limit})
+
+
+def _set_rules(name: str, exclude: Iterable[str], pin: Mapping[int, str], explore: float) -> _Call[dict[str, Any]]:
+    body = {"exclude": list(exclude), "pin": {str(place): item for place, item in pin.items()}, "explore": explore}
+    return _Call("PUT", f"/v1/rankers/{name}/rules", dict, body)
 
 
 def _feedback(slate: str | ServedSlate, clicked: Iterable[int] | None, clicks: Iterable[int] | None, final: bool) -> _Call[str]:
@@ -103,7 +162,10 @@ class _Policy:
     def request(self, call: _Call[Any]) -> dict[str, Any]:
         """The request as httpx takes it."""
         timeout = max(self._timeout, call.seconds)
-        return {"method": call.method, "url": call.path, "json": call.body, "timeout": timeout}
+        sent = {"method": call.method, "url": call.path, "params": call.query, "timeout": timeout}
+        if call.content is None:
+            return {**sent, "json": call.body}
+        return {**sent, "content": call.content, "headers": {"content-type": "application/x-npy"}}
 
     def pause(self, attempt: int, outcome: httpx.Response | httpx.TransportError) -> float | None:
         """Seconds until the next try; None when this was the last one."""
@@ -158,13 +220,34 @@ class Client:
         self._policy = _Policy(tries, timeout)
         self._http = httpx.Client(**_options(url, key))
 
-    def create(self, name: str, positions: int, items: Iterable[tuple[str, Sequence[float]]], **settings: Any) -> bool:
-        """Make a ranker of ``(id, features)`` items; True if it is new, False if the same one existed."""
+    def create(self, name: str, positions: int, items: Items | None = None, **settings: Any) -> bool:
+        """Make a ranker of ``(id, features)`` items; True if it is new, False if the same one existed.
+
+        A ranker of requests (``algorithm="anchored"``) may have ``dim=`` instead of items.
+        """
         return self._make(_create(name, positions, items, settings))
 
-    def rank(self, name: str, slate: str | None = None, *, propensity: bool = False) -> ServedSlate:
-        """A slate to show; with ``propensity``, how probable what it shows was."""
-        return self._make(_rank(name, slate, propensity))
+    def rank(self, name: str, slate: str | None = None, *, propensity: bool = False, **request: Any) -> ServedSlate:
+        """A slate to show; with ``propensity``, how probable what it shows was.
+
+        A ranker of requests takes this visitor's ``candidates`` (ids), ``features`` (one row per candidate, sent as binary),
+        ``context``, ``segment``, ``exclude``, ``pin``, ``positions`` and ``explore``, as :meth:`rr.Anchored.rank` does.
+        """
+        return self._make(_rank(name, slate, propensity, request))
+
+    def change_items(self, name: str, *, add: Items = (), change: Items = (), remove: Iterable[str] = ()) -> dict[str, Any]:
+        """Add, change and remove items of a ranker of requests, thousands at a time; how many of each there were."""
+        return self._make(_change_items(name, add, change, remove))
+
+    def items(self, name: str, after: int = 0, limit: int = 100) -> dict[str, Any]:
+        """Some of a ranker's items with their features: ``items``, ``total``, and ``next``, where the next page begins."""
+        return self._make(_items(name, after, limit))
+
+    def set_rules(
+        self, name: str, *, exclude: Iterable[str] = (), pin: Mapping[int, str] = {}, explore: float = 1.0
+    ) -> dict[str, Any]:
+        """Replace the rules of all slates of a ranker of requests."""
+        return self._make(_set_rules(name, exclude, pin, explore))
 
     def feedback(
         self,
@@ -223,13 +306,36 @@ class AsyncClient:
         self._policy = _Policy(tries, timeout)
         self._http = httpx.AsyncClient(**_options(url, key))
 
-    async def create(self, name: str, positions: int, items: Iterable[tuple[str, Sequence[float]]], **settings: Any) -> bool:
-        """Make a ranker of ``(id, features)`` items; True if it is new, False if the same one existed."""
+    async def create(self, name: str, positions: int, items: Items | None = None, **settings: Any) -> bool:
+        """Make a ranker of ``(id, features)`` items; True if it is new, False if the same one existed.
+
+        A ranker of requests (``algorithm="anchored"``) may have ``dim=`` instead of items.
+        """
         return await self._make(_create(name, positions, items, settings))
 
-    async def rank(self, name: str, slate: str | None = None, *, propensity: bool = False) -> ServedSlate:
-        """A slate to show; with ``propensity``, how probable what it shows was."""
-        return await self._make(_rank(name, slate, propensity))
+    async def rank(self, name: str, slate: str | None = None, *, propensity: bool = False, **request: Any) -> ServedSlate:
+        """A slate to show; with ``propensity``, how probable what it shows was.
+
+        A ranker of requests takes this visitor's ``candidates`` (ids), ``features`` (one row per candidate, sent as binary),
+        ``context``, ``segment``, ``exclude``, ``pin``, ``positions`` and ``explore``, as :meth:`rr.Anchored.rank` does.
+        """
+        return await self._make(_rank(name, slate, propensity, request))
+
+    async def change_items(
+        self, name: str, *, add: Items = (), change: Items = (), remove: Iterable[str] = ()
+    ) -> dict[str, Any]:
+        """Add, change and remove items of a ranker of requests, thousands at a time; how many of each there were."""
+        return await self._make(_change_items(name, add, change, remove))
+
+    async def items(self, name: str, after: int = 0, limit: int = 100) -> dict[str, Any]:
+        """Some of a ranker's items with their features: ``items``, ``total``, and ``next``, where the next page begins."""
+        return await self._make(_items(name, after, limit))
+
+    async def set_rules(
+        self, name: str, *, exclude: Iterable[str] = (), pin: Mapping[int, str] = {}, explore: float = 1.0
+    ) -> dict[str, Any]:
+        """Replace the rules of all slates of a ranker of requests."""
+        return await self._make(_set_rules(name, exclude, pin, explore))
 
     async def feedback(
         self,

@@ -22,7 +22,9 @@ from recurrank.serving.http import app, keyring
 from recurrank.serving.http.routes import PUBLIC, Route, Table
 
 DOCUMENTED = re.findall(
-    r"^\| (GET|PUT|POST|DELETE) \| `(/.*?)` \| (.*?) \|$", Path("docs/security.md").read_text(encoding="utf-8"), flags=re.M
+    r"^\| (GET|PUT|POST|PATCH|DELETE) \| `(/.*?)` \| (.*?) \|$",
+    Path("docs/security.md").read_text(encoding="utf-8"),
+    flags=re.M,
 )
 """Method, path and role of every route, as docs/security.md promises them."""
 METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE")

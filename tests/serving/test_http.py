@@ -406,7 +406,8 @@ def test_the_document_for_programs(http):
     document = http.get("/openapi.json").json()
     assert document["openapi"].startswith("3.1")
     assert set(document["paths"]) == {
-        "/v1/rankers", "/v1/rankers/{name}", "/v1/rankers/{name}/rank", "/v1/feedback", "/healthz", "/readyz", "/metrics"
+        "/v1/rankers", "/v1/rankers/{name}", "/v1/rankers/{name}/rank", "/v1/rankers/{name}/items", "/v1/rankers/{name}/rules",
+        "/v1/feedback", "/healthz", "/readyz", "/metrics",
     }  # fmt: skip
     for path, methods in document["paths"].items():
         for method, operation in methods.items():
@@ -429,7 +430,9 @@ def shape(value):
 
 def test_the_examples_of_the_api_work_in_their_order_and_are_answered_as_it_says(http):
     paths = http.get("/openapi.json").json()["paths"]
-    for operation in ("create_ranker", "rank", "feedback", "list_rankers", "show_ranker", "healthz", "readyz"):
+    order = ("create_ranker", "rank", "feedback", "list_rankers", "show_ranker", "change_items", "list_items", "set_rules",
+             "show_rules", "healthz", "readyz")  # fmt: skip
+    for operation in order:
         ((path, method, said),) = [
             (path, method, said) for path, methods in paths.items() for method, said in methods.items()
             if said["operationId"] == operation

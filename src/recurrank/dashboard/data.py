@@ -12,7 +12,7 @@ from msgspec import Meta
 from recurrank.dashboard import tables, view
 from recurrank.dashboard.live import Live
 from recurrank.dashboard.preview import preview
-from recurrank.serving.events import Event, Kind, unpack_clicks, unpack_items
+from recurrank.serving.events import Event, Kind, names_of, shown_in, unpack_clicks
 from recurrank.serving.hosted import HostedRanker
 from recurrank.serving.http.decoder import Decoder
 from recurrank.serving.http.routes import Answer, Request, Route, route
@@ -137,8 +137,8 @@ def _lines(service: Service, hosted: HostedRanker, after: int) -> tuple[int, byt
 def _row(hosted: HostedRanker, event: Event) -> dict[str, Any]:
     positions, row = hosted.spec.positions, {"seq": event.seq, "at": event.at, "kind": Kind(event.kind).name.lower()}
     more: dict[str, Any] = {"served": event.served} if event.served else {}
-    if event.payload:
-        more["items"] = [hosted.ids[item] for item in unpack_items(event.payload, positions)]
+    if items := names_of(event, positions, hosted.ids):
+        more["items"] = items
     if event.kind in (Kind.LEARNED, Kind.REPORTED):
-        more["clicks"] = unpack_clicks(event.clicks, positions).tolist()
+        more["clicks"] = unpack_clicks(event.clicks, positions)[: shown_in(event.payload, positions)].tolist()
     return row | more

@@ -24,6 +24,12 @@ DRAWN = (
 )
 
 
+BELIEVED = (
+    "The best of all items by what is believed about their features, for whoever has them all as candidates. Click rates are "
+    "over all slates that showed the item, with Wilson's interval."
+)
+
+
 class Place(NamedTuple):
     """A place of the ranking: ``certain`` is "place", "shown" or "no", and None where the algorithm does not say."""
 
@@ -57,6 +63,8 @@ def ranking(hosted: HostedRanker) -> tuple[list[Place], str]:
     if known.blocks is not None and known.leaders is not None:
         leaders = known.leaders
         return [_place(leaders[block.first + j], block) for block in known.blocks for j in range(block.width)], CERTAIN
+    if hosted.spec.takes_requests:
+        return [Place(item, None, k + 1, k + 1, 0) for k, item in enumerate(known.leaders or [])], BELIEVED
     items = unpack_items(hosted.peek(), hosted.spec.positions)
     return [Place(item, None, k + 1, k + 1, 0) for k, item in enumerate(items)], DRAWN
 

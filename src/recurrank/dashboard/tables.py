@@ -41,14 +41,14 @@ def rankers(service: Service, search: str, sort: str, page: int) -> dict[str, An
 
 def _size(service: Service, name: str, key: str) -> int:
     hosted = service.registry.find(name)
-    return 0 if hosted is None else len(hosted.catalogue) if key == "items" else hosted.fold.counts["learned"]
+    return 0 if hosted is None else hosted.size if key == "items" else hosted.fold.counts["learned"]
 
 
 def items(hosted: HostedRanker, search: str, sort: str, page: int) -> dict[str, Any]:
     """A page of a ranker's items."""
     with hosted.folding:
         shown, clicked = hosted.fold.shown.copy(), hosted.fold.clicked.copy()
-    index = _index(hosted)
+        index = _index(hosted)
     found = index.search(search)
     key, descending = sort.removeprefix("-"), sort.startswith("-")
     if key == "id":
@@ -59,7 +59,7 @@ def items(hosted: HostedRanker, search: str, sort: str, page: int) -> dict[str, 
     if key == "id" and descending:
         order = order[::-1]
     page, pages, part = _page(len(order), ITEMS, page)
-    rows = [item_line(hosted.ids[i], int(shown[i]), int(clicked[i])) for i in order[part]]
+    rows = [item_line(index.ids[i], int(shown[i]), int(clicked[i])) for i in order[part]]
     return {"rows": rows, "total": len(order), "page": page, "pages": pages}
 
 
@@ -74,30 +74,35 @@ class Index:
     """What searching and sorting by id need, made once for a catalogue."""
 
     def __init__(self, ids: Sequence[str]) -> None:
-        self._ids = ids
+        self.ids = ids
 
     @functools.cached_property
     def _folded(self) -> tuple[str, array[int]]:
         """All ids in one text, which takes a tenth of the memory and time of many; and where each begins."""
         starts, parts, at = array("q"), [], 0
-        for name in self._ids:
+        for name in self.ids:
             parts.append(_plain(name))
             starts.append(at)
             at += len(parts[-1]) + len(BETWEEN)
         return BETWEEN.join(parts), starts
 
     @functools.cached_property
+    def _there(self) -> Ints:
+        """All items; where they come and go, an index that is free has an empty id."""
+        return np.array([place for place, name in enumerate(self.ids) if name], np.int64)
+
+    @functools.cached_property
     def alphabetical(self) -> Ints:
         """The place of each item in the order of ids."""
-        place = np.empty(len(self._ids), np.int64)
-        place[sorted(range(len(self._ids)), key=lambda item: self._ids[item].casefold())] = np.arange(len(self._ids))
+        place = np.empty(len(self.ids), np.int64)
+        place[sorted(range(len(self.ids)), key=lambda item: self.ids[item].casefold())] = np.arange(len(self.ids))
         return place
 
     def search(self, wanted: str) -> Ints:
         """The items whose ids have this in them, in whatever case and with whatever space."""
         wanted = _plain(wanted)
         if not wanted:
-            return np.arange(len(self._ids))
+            return self._there
         text, starts = self._folded
         found: list[int] = []
         at = text.find(wanted)
@@ -118,4 +123,7 @@ _indices: weakref.WeakKeyDictionary[HostedRanker, Index] = weakref.WeakKeyDictio
 
 
 def _index(hosted: HostedRanker) -> Index:
-    return _indices.setdefault(hosted, Index(hosted.ids))
+    known = _indices.get(hosted)
+    if known is None or known.ids is not hosted.ids:  # items come and go
+        known = _indices[hosted] = Index(hosted.ids)
+    return known

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from recurrank.dashboard.knowledge import boxes, exploration, ranking
-from recurrank.serving.events import Event, Kind, unpack_clicks, unpack_items
+from recurrank.serving.events import Event, Kind, names_of, unpack_clicks
 from recurrank.serving.hosted import RECENT, HostedRanker
 from recurrank.serving.service import Service
 from recurrank.serving.status import wilson
@@ -30,7 +30,7 @@ def line(service: Service, hosted: HostedRanker) -> dict[str, Any]:
     return {
         "name": name,
         "algorithm": hosted.spec.algorithm,
-        "items": len(hosted.catalogue),
+        "items": hosted.size,
         "positions": hosted.spec.positions,
         "served": counts["served"],
         "learned": counts["learned"],
@@ -110,13 +110,13 @@ def _recent(service: Service, hosted: HostedRanker) -> list[Event]:
 
 def _event(hosted: HostedRanker, event: Event) -> dict[str, Any]:
     positions = hosted.spec.positions
-    items = [hosted.ids[item] for item in unpack_items(event.payload, positions)[:SHOWN]] if event.payload else []
+    items = names_of(event, positions, hosted.ids)
     clicks = unpack_clicks(event.clicks, positions).nonzero()[0] + 1
     return {
         "seq": event.seq,
         "at": event.at,
         "kind": Kind(event.kind).name.lower(),
-        "items": items,
-        "more": max(0, positions - SHOWN) if items else 0,
+        "items": items[:SHOWN],
+        "more": max(0, len(items) - SHOWN),
         "clicks": clicks.tolist(),
     }

@@ -191,17 +191,18 @@ class RequestRanker(Ranker):
 
     def add(self, ids: Sequence[Name], features: ArrayLike) -> None:
         """New items for the catalogue; ValueError, and no change, if one is there already."""
-        self._restock(self.catalogue.added(ids, features))
+        self.restock(self.catalogue.added(ids, features))
 
     def update(self, ids: Sequence[Name], features: ArrayLike) -> None:
         """Other features for items of the catalogue."""
-        self._restock(self.catalogue.updated(ids, features))
+        self.restock(self.catalogue.updated(ids, features))
 
     def remove(self, ids: Iterable[Name]) -> None:
         """Items leave the catalogue, and are not shown again."""
-        self._restock(self.catalogue.removed(ids))
+        self.restock(self.catalogue.removed(ids))
 
-    def _restock(self, stock: Stock) -> None:
+    def restock(self, stock: Stock) -> None:
+        """Rank other items from now on; the stock is shared, not copied."""
         self.catalogue = stock
         self.state = self.state._replace(features=self._whole())
         self._shortlist()

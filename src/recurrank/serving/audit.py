@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from recurrank.serving.events import Event, Kind, unpack_chances, unpack_clicks, unpack_items
+from recurrank.serving.events import Event, Kind, names_of, shown_in, unpack_chances, unpack_clicks
 from recurrank.serving.fold import digest_of, intact, new_fold, unpack_catalogue
 from recurrank.serving.spec import LoggedSpec
 from recurrank.serving.store.base import Store, StoredRanker
@@ -113,9 +113,9 @@ def _row(event: Event, stored: StoredRanker | None, ids: dict[int, tuple[str, ..
         "propensity": None,
         "joint": None,
     }
-    if stored and event.payload:
+    if stored and event.payload and event.kind not in (Kind.ITEMS, Kind.RULES):
         row["propensity"], row["joint"] = unpack_chances(event.payload, stored.positions)
-        row["items"] = [ids[stored.number][item] for item in unpack_items(event.payload, stored.positions)]
+        row["items"] = names_of(event, stored.positions, ids[stored.number])
     if stored and event.kind in (Kind.LEARNED, Kind.REPORTED):
-        row["clicks"] = unpack_clicks(event.clicks, stored.positions).tolist()
+        row["clicks"] = unpack_clicks(event.clicks, stored.positions)[: shown_in(event.payload, stored.positions)].tolist()
     return row

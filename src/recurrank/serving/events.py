@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 from enum import IntEnum
 from typing import Any, NamedTuple
 
+import msgspec
 import numpy as np
 
 from recurrank._arrays import Bools, Floats, Ints
@@ -20,6 +22,8 @@ class Kind(IntEnum):
     LEARNED = 4  # a slate's clicks, all of them
     DROPPED = 5  # a slate whose answer never came
     DELETED = 6  # a ranker
+    ITEMS = 7  # a ranker's items were added, changed or removed: the payload says which (changes.py)
+    RULES = 8  # the rules of all of a ranker's slates were replaced: the payload has them
 
 
 class Event(NamedTuple):
@@ -31,7 +35,8 @@ class Event(NamedTuple):
         kind: what happened, a :class:`Kind` as its number.
         served: for what happens to a slate, the seq of the event that served it.
         clicks: the positions clicked, one bit per position.
-        payload: the slate, of SERVED, LEARNED and DROPPED as the store returns them (it is stored once).
+        payload: the slate, of SERVED, LEARNED and DROPPED as the store returns them (it is stored once); of ITEMS and RULES
+            what changed.
         at: the server's wall clock, for people; nothing depends on it.
 
     """
@@ -90,6 +95,8 @@ def slate_size(payload: Any, positions: int) -> int:
     """How many bytes of a packed slate are items and marks; -1 for what cannot be a slate of so many positions."""
     if type(payload) is not bytes:
         return -1
+    if is_request(payload):
+        return len(payload) if shown_in(payload, positions) <= positions else -1
     kind = (len(payload) - 4 * positions) & 15
     if kind == SINGLE:
         kind = int.from_bytes(payload[-2:], "little")
@@ -102,6 +109,9 @@ def slate_size(payload: Any, positions: int) -> int:
 
 def unpack_chances(payload: bytes, positions: int) -> tuple[list[float | None] | None, float | None]:
     """The marginal probability of each position and the joint one; None where the log has none of them."""
+    if is_request(payload):
+        shown = unpack_request(payload)
+        return shown.propensity, shown.joint
     packed = payload[slate_size(payload, positions) :]
     if not packed:
         return None, None
@@ -117,6 +127,72 @@ def unpack_chances(payload: bytes, positions: int) -> tuple[list[float | None] |
 def unpack_items(payload: bytes, positions: int) -> tuple[int, ...]:
     """Only the items of a packed slate."""
     return struct.unpack_from(f"<{positions}i", payload)
+
+
+class ShownRequest(msgspec.Struct, array_like=True):
+    """A slate that answers a request: all that learning needs of what was shown, whatever becomes of the items.
+
+    The fields' order is on disk; new ones go to the end, with defaults. In the log it follows a negative number of 32 bits,
+    minus how many positions it fills, which the first item of another slate cannot be.
+    """
+
+    names: list[str]
+    features: bytes  # one row per position, little-endian
+    single: bool  # whether these are 32-bit numbers, which they are where that loses nothing
+    pinned: list[int]
+    segment: str | None
+    done: int
+    change: float
+    candidates: int
+    propensity: list[float | None] | None = None
+    joint: float | None = None
+
+    def rows(self) -> bytes:
+        """The features as 64-bit numbers, end to end."""
+        return np.frombuffer(self.features, "<f4").astype("<f8").tobytes() if self.single else self.features
+
+
+_pack, _unpack = msgspec.msgpack.Encoder().encode, msgspec.msgpack.Decoder(ShownRequest).decode
+
+
+def pack_request(shown: ShownRequest) -> bytes:
+    """The slate of a request as bytes."""
+    return struct.pack("<i", -len(shown.names)) + _pack(shown)
+
+
+def unpack_request(payload: bytes) -> ShownRequest:
+    """The slate that was packed; ValueError for bytes that are none."""
+    try:
+        shown = _unpack(memoryview(payload)[4:])
+    except msgspec.MsgspecError as error:
+        raise ValueError(f"slate: not one of a request ({error})") from error
+    if len(shown.names) != shown_in(payload, 0):
+        raise ValueError("slate: it names other items than it has positions")
+    return shown
+
+
+def is_request(payload: bytes) -> bool:
+    """Whether a packed slate answers a request. Its first four bytes are enough to tell."""
+    return len(payload) >= 4 and payload[3] >= 0x80
+
+
+def shown_in(payload: bytes, positions: int) -> int:
+    """How many positions a packed slate fills: those of the ranker, or those that it says. Four bytes are enough to tell."""
+    return -int.from_bytes(payload[:4], "little", signed=True) if is_request(payload) else positions
+
+
+def names_in(payload: bytes, positions: int, ids: Sequence[str]) -> list[str]:
+    """The ids of the items that a packed slate shows."""
+    if is_request(payload):
+        return unpack_request(payload).names
+    return [ids[item] for item in unpack_items(payload, positions)]
+
+
+def names_of(event: Event, positions: int, ids: Sequence[str]) -> list[str]:
+    """The ids of the items that an event's slate shows; none where it is not about a slate."""
+    if event.kind in (Kind.ITEMS, Kind.RULES) or not event.payload:
+        return []
+    return names_in(event.payload, positions, ids)
 
 
 def pack_clicks(positions: int, clicked: list[int]) -> bytes:

@@ -23,7 +23,9 @@ from recurrank._compiled import interpreted
 from recurrank.catalogue import Catalogue
 from recurrank.rankers import make
 from recurrank.rankers.ranker import Buffer, Ranker
+from recurrank.rankers.request_ranker import RequestRanker
 from recurrank.rankers.saving import load
+from recurrank.rankers.stock import Stock
 from recurrank.seeds import Given
 from recurrank.serving import rounds
 from recurrank.serving.events import Event, Kind, slate_size
@@ -31,7 +33,8 @@ from recurrank.serving.spec import STREAMS, LoggedSpec, RankerSpec
 from recurrank.serving.tally import Tally
 
 COUNTS = ("served", "learned", "dropped", "clicks")
-_SLATES = (int(Kind.SERVED), int(Kind.LEARNED), int(Kind.DROPPED))
+SLATE_KINDS = (int(Kind.SERVED), int(Kind.LEARNED), int(Kind.DROPPED))
+"""Kinds of events about a slate."""
 _PART = 8 << 20
 _FORMAT = 2
 """Of saved folds. One of another format is passed over, and the log makes up for it."""
@@ -53,8 +56,8 @@ class Fold:
     def __init__(self, ranker: Ranker, seq: int = 0) -> None:
         self.ranker = ranker
         self.seq = seq
-        self.shown: Ints = np.zeros(len(ranker.catalogue), np.int64)
-        self.clicked: Ints = np.zeros(len(ranker.catalogue), np.int64)
+        self.shown: Ints = np.zeros(len(ranker.catalogue.features), np.int64)
+        self.clicked: Ints = np.zeros(len(ranker.catalogue.features), np.int64)
         self.at: Ints = np.zeros(ranker.positions, np.int64)
         self.tally = Tally.empty(ranker.positions)
         self._counts: Ints = np.zeros(len(COUNTS), np.int64)
@@ -73,7 +76,7 @@ class Fold:
         events = [event for event in events if event.seq > self.seq]
         if not events:
             return
-        slates = [event for event in events if event.kind in _SLATES]
+        slates = [event for event in events if event.kind in SLATE_KINDS]
         if slates:
             self._apply(slates)
         self.seq = events[-1].seq
@@ -93,7 +96,7 @@ class Fold:
             first = int(np.argmax(wrong))
             if first:
                 self._apply(slates[:first])
-            raise _strange(slates[first])
+            raise strange(slates[first])
         words = np.frombuffer(
             b"".join([event.payload[:size] for event, size in zip(slates, sizes.tolist(), strict=True)]), "<i4"
         )
@@ -119,7 +122,7 @@ class Fold:
         while True:
             ranker.advance(fold)
             if why[0] == rounds.STRANGE:
-                raise _strange(slates[done])
+                raise strange(slates[done])
             if done == len(slates):
                 return
 
@@ -151,12 +154,15 @@ def _size(field: Any) -> int:
     return len(field) if type(field) is bytes else -1
 
 
-def _strange(event: Event) -> ValueError:
+def strange(event: Event) -> ValueError:
+    """Of an event whose slate cannot be one of the ranker."""
     return ValueError(f"event {event.seq}: its slate does not belong to this ranker; the log was altered")
 
 
 def new_fold(spec: RankerSpec, catalogue: Catalogue) -> Fold:
     """A ranker as it was asked for, before anything happened."""
+    from recurrank.serving.request_fold import RequestFold  # a kind of fold
+
     streams = spec.streams if isinstance(spec, LoggedSpec) else STREAMS
     made = make(
         spec.algorithm,
@@ -166,7 +172,7 @@ def new_fold(spec: RankerSpec, catalogue: Catalogue) -> Fold:
         seed=spec.seed if streams == STREAMS else Given(spec.seed),
         **spec.options,
     )
-    return Fold(made)
+    return RequestFold(made) if isinstance(made, RequestRanker) else Fold(made)
 
 
 def sealed(ranker: int, seq: int, state: bytes) -> str:
@@ -198,5 +204,5 @@ def pack_catalogue(catalogue: Catalogue) -> list[bytes]:
 def unpack_catalogue(packed: bytes) -> Catalogue:
     """The catalogue that was packed."""
     length = int.from_bytes(packed[:8], "big")
-    ids = json.loads(packed[8 : 8 + length])
-    return Catalogue(np.load(io.BytesIO(packed[8 + length :]), allow_pickle=False), ids)
+    ids, features = json.loads(packed[8 : 8 + length]), np.load(io.BytesIO(packed[8 + length :]), allow_pickle=False)
+    return Catalogue(features, ids) if len(features) else Stock.empty(features.shape[1])

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import functools
 import threading
 import time
 from collections import deque
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from recurrank._arrays import Ints
 from recurrank._compiled import interpreted
 from recurrank.catalogue import Catalogue
 from recurrank.rankers.engines.propensity import certain
 from recurrank.rankers.ranker import Buffer, Ranker
 from recurrank.serving import rounds
+from recurrank.serving.asked import Asked
 from recurrank.serving.events import Chances, Event, Kind, pack_slates
 from recurrank.serving.fold import Fold, sealed
 from recurrank.serving.spec import LoggedSpec
@@ -27,6 +31,14 @@ PIECE, MOST, PIECE_SECONDS = 256, 20_000, 0.05
 
 AHEAD, AHEAD_SECONDS = 64, 0.0005
 """Slates drawn at a time: at most so many, and only as many as can be drawn in this time."""
+
+
+class Drawn(NamedTuple):
+    """A slate, packed; the event up to which it knows the log; the last change of items or rules that it knows of."""
+
+    payload: bytes
+    version: int
+    stock: int = 0
 
 
 class Settings(NamedTuple):
@@ -49,7 +61,6 @@ class HostedRanker:
         stored: as the store has it.
         spec: what was asked for.
         catalogue: its items.
-        ids: the items' ids, or their numbers as text.
         fold: what was learned. Whoever looks into it holds ``folding``.
         folding: the lock of the fold.
         open: open slates by the event that served them, with the time when they were first seen, oldest first.
@@ -62,7 +73,6 @@ class HostedRanker:
 
     def __init__(self, stored: StoredRanker, spec: LoggedSpec, catalogue: Catalogue, fold: Fold, view: Ranker) -> None:
         self.stored, self.spec, self.catalogue = stored, spec, catalogue
-        self.ids = catalogue.ids or tuple(str(item) for item in range(len(catalogue)))
         self.fold, self.folding = fold, threading.Lock()
         self.open: dict[int, float] = {}
         self.recent: deque[Event] = deque(maxlen=RECENT)
@@ -75,16 +85,34 @@ class HostedRanker:
         self._ahead: list[bytes] = []  # slates drawn from the view, to be served; the next one last
         self._many = 1  # to be drawn next
         self._slate = Buffer.empty(spec.positions)
-        self.draw()  # compile, or load, before the first request asks for it
+        self._compile()  # or load what is compiled, before the first request asks for it
         fold.prepare()
+
+    def _compile(self) -> None:
+        self.draw()
+
+    @functools.cached_property
+    def ids(self) -> Sequence[str]:
+        """The items' ids, or their numbers as text, by index."""
+        return self.catalogue.ids or tuple(str(item) for item in range(len(self.catalogue)))
+
+    @property
+    def size(self) -> int:
+        """How many items there are."""
+        return len(self.catalogue)
 
     # ------------------------------------------------------------------------------------------------ the view
 
-    def draw(self) -> tuple[bytes, int]:
-        """A slate, packed, and the event up to which it knows the log."""
+    def draw(self, asked: Asked | None = None) -> Drawn:
+        """A slate; ValueError for a request that asks for anything in particular."""
+        if asked is not None and not asked.plain:
+            raise ValueError(
+                f"body: the algorithm {self.spec.algorithm!r} shows everybody the same items; candidates, context and rules "
+                "need a ranker of requests, such as 'anchored'"
+            )
         with self._drawing:
             self._draw_ahead()
-            return self._ahead.pop(), self._version
+            return Drawn(self._ahead.pop(), self._version)
 
     def peek(self) -> bytes:
         """The slate that :meth:`draw` would give now; it stays where it is."""
@@ -115,7 +143,10 @@ class HostedRanker:
         view.advance(draw)
         within = AHEAD_SECONDS / max(time.perf_counter() - began, 1e-9) * many
         self._many = max(1, min(AHEAD, 2 * many, int(within)))
-        return pack_slates(items, marks, used, chances if view.compiled_propensity is not None else None)[::-1]
+        return self._packed(view, items, marks, used, chances)[::-1]
+
+    def _packed(self, view: Ranker, items: Any, marks: Ints, used: Ints, chances: Chances) -> list[bytes]:
+        return pack_slates(items, marks, used, chances if view.compiled_propensity is not None else None)
 
     def wants_renewal(self, now: float, settings: Settings) -> bool:
         """Whether the view is so far behind what was learned that it should be replaced."""
@@ -175,6 +206,10 @@ class HostedRanker:
         with self.folding:
             state, seq = self.fold.save(), self.fold.seq
         return Snapshot(seq, sealed(self.stored.number, seq, state), state)
+
+    def worth_keeping(self) -> bytes | None:
+        """The items as a whole, where they have changed so often that they should be kept beside the log."""
+        return None
 
     def over(self, now: float, most: int) -> list[int]:
         """The open slates whose windows have closed, by the events that served them; at most so many."""

@@ -241,6 +241,8 @@ class Learner:
 
     def _keep(self, hosted: HostedRanker, now: float) -> None:
         snapshot = hosted.snapshot()
+        if (stock := hosted.worth_keeping()) is not None:
+            self._store.keep_items(hosted.stored.number, stock)
         self._store.keep(hosted.stored.number, snapshot)
         hosted.kept, hosted.tried = (snapshot.seq, now), snapshot.seq
         hosted.covered = snapshot.seq if hosted.stored.name in self._registry.broken else max(snapshot.seq, self.seq)

@@ -11,8 +11,11 @@ import structlog
 from recurrank.catalogue import Catalogue
 from recurrank.plugins import plainly
 from recurrank.seeds import sequence
+from recurrank.serving.changes import stocked_at
 from recurrank.serving.fold import Fold, intact, new_fold, pack_catalogue, unpack_catalogue
 from recurrank.serving.hosted import HostedRanker
+from recurrank.serving.hosted_requests import HostedRequestRanker
+from recurrank.serving.request_fold import RequestFold
 from recurrank.serving.spec import LoggedSpec, RankerSpec
 from recurrank.serving.store import Store
 from recurrank.serving.store.base import StoredRanker
@@ -107,9 +110,13 @@ class Registry:
     def create(self, name: str, asked: RankerSpec, catalogue: Catalogue) -> bool:
         """A new ranker; True if it is new, False if the same one existed. Conflict when the name is another one's."""
         spec = LoggedSpec.of(asked)
+        if spec.takes_requests and len(catalogue) and catalogue.ids is None:  # items that come and go need names
+            catalogue = Catalogue(catalogue.features, [str(item) for item in range(len(catalogue))])
+        spec.check_size(catalogue.dim)
         fold = new_fold(spec, catalogue)  # complains about what will not do
         with plainly():  # also about a user's own code, before anything is written
-            fold.ranker.copy(self.next_seed()).rank()
+            if not spec.takes_requests:
+                fold.ranker.copy(self.next_seed()).rank()
             fold.prepare()
         digests = spec.digests(catalogue)
         with self._changing:
@@ -117,7 +124,7 @@ class Registry:
             if there is None:
                 made = self._store.create(name, spec.pack(), digests[0], spec.positions, pack_catalogue(catalogue))
                 if made is not None:
-                    self._add(HostedRanker(made, spec, catalogue, fold, fold.ranker.copy(self.next_seed())))
+                    self._add(self._hosted(made, spec, catalogue, fold))
                     return True
             if there is None or there.digest not in digests:
                 raise Conflict(f"name: there is another ranker called {name!r}; delete it first, or choose another name")
@@ -176,9 +183,16 @@ class Registry:
         spec = LoggedSpec.unpack(stored.config)
         catalogue = unpack_catalogue(self._store.catalogue(stored.number))
         fold, tried = self._restored(stored, spec, catalogue)
-        hosted = HostedRanker(stored, spec, catalogue, fold, fold.ranker.copy(self.next_seed()))
+        hosted = self._hosted(stored, spec, catalogue, fold)
         hosted.tried = tried
         self._add(hosted)
+
+    def _hosted(self, stored: StoredRanker, spec: LoggedSpec, catalogue: Catalogue, fold: Fold) -> HostedRanker:
+        view = fold.ranker.copy(self.next_seed())
+        if not isinstance(fold, RequestFold):
+            return HostedRanker(stored, spec, catalogue, fold, view)
+        known = fold.stocked.after(self._store.changes(stored.number, fold.stocked.seq))
+        return HostedRequestRanker(stored, spec, catalogue, fold, view, known)
 
     def _restored(self, stored: StoredRanker, spec: LoggedSpec, catalogue: Catalogue) -> tuple[Fold, int]:
         """The newest snapshot that is whole, and the newest of all: what is passed over, the log makes up for."""
@@ -188,11 +202,16 @@ class Registry:
             try:
                 if not intact(stored.number, *snapshot):
                     raise ValueError("snapshot: torn or altered")
-                return Fold.load(snapshot.state, catalogue, spec.streams), newest
+                return self._loaded(snapshot.state, stored, spec, catalogue), newest
             except ValueError as error:
                 self.unreadable += 1
                 log.warning("a snapshot cannot be used", ranker=stored.name, after=snapshot.seq, why=str(error))
         return new_fold(spec, catalogue), newest
+
+    def _loaded(self, state: bytes, stored: StoredRanker, spec: LoggedSpec, catalogue: Catalogue) -> Fold:
+        if spec.takes_requests:
+            return RequestFold.restore(state, lambda seq: stocked_at(self._store, stored.number, catalogue, seq))
+        return Fold.load(state, catalogue, spec.streams)
 
     def _add(self, hosted: HostedRanker) -> None:
         self._by_name[hosted.stored.name] = hosted

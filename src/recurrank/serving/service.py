@@ -11,24 +11,30 @@ Four parts, each with its own state:
 
 from __future__ import annotations
 
+import asyncio
 import threading
 import time
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+import msgspec
 import structlog
 
 from recurrank.catalogue import Catalogue
+from recurrank.rankers.request import distinct
+from recurrank.serving.asked import Asked
+from recurrank.serving.changes import SlateRules, Stocked, Wanted, changed, needed
 from recurrank.serving.commit import Committer
-from recurrank.serving.events import unpack_chances, unpack_items
+from recurrank.serving.events import Kind, names_in, unpack_chances
 from recurrank.serving.hosted import HostedRanker, Settings
+from recurrank.serving.hosted_requests import HostedRequestRanker
 from recurrank.serving.learner import Clock, Learner
 from recurrank.serving.registry import Conflict, NotFound, Registry, Unavailable
 from recurrank.serving.spec import RankerSpec
 from recurrank.serving.status import status_of
 from recurrank.serving.store import Store, StoreError
-from recurrank.serving.store.base import Report, Serve
+from recurrank.serving.store.base import Change, Report, Serve
 from recurrank.slate import new_id
 
 __all__ = ["Conflict", "NotFound", "Ranked", "Service", "Settings", "Unavailable"]
@@ -37,6 +43,31 @@ log = structlog.get_logger("recurrank.service")
 
 CLOSE = 2.5
 """Seconds that closing may take. What is not folded by then is folded at the next start: the log has it."""
+
+
+CHANGED = 8
+"""How often a slate is drawn anew because items changed before it was written."""
+
+
+STOCK = 256 << 20
+"""Bytes of the features of all items of a ranker of requests."""
+
+
+class ItemsChanged(NamedTuple):
+    """The last event that changed the items, how many there are, and how many were added, changed and removed."""
+
+    version: int
+    items: int
+    added: int
+    changed: int
+    removed: int
+
+
+class _Drawing(NamedTuple):
+    """The event up to which a slate knows the log; or why there is none."""
+
+    version: int
+    refused: ValueError | None = None
 
 
 class Ranked(NamedTuple):
@@ -115,16 +146,96 @@ class Service:
         """All rankers' names, in order."""
         return self.registry.names()
 
-    def rank(self, name: str, slate: str | None = None, propensity: bool = False) -> Ranked:
+    def rank(self, name: str, slate: str | None = None, propensity: bool = False, asked: Asked | None = None) -> Ranked:
         """A slate to show, written before it is returned. The same ``slate`` id again gives the same slate."""
-        hosted, operation, version = self._draw(name, slate)
-        return self._ranked(hosted, operation, version, self._committer.submit([operation])[0].payload, propensity)
+        for _ in range(CHANGED):
+            hosted, operation, drawn = self._draw(name, slate, asked)
+            [served] = self._committer.submit([operation])
+            if not served.stale:
+                return self._ranked(hosted, operation, drawn, served.payload, propensity)
+            self._renew_items(hosted, drawn)
+        raise _restless(name)
 
-    async def rank_async(self, name: str, slate: str | None = None, propensity: bool = False) -> Ranked:
+    async def rank_async(
+        self, name: str, slate: str | None = None, propensity: bool = False, asked: Asked | None = None
+    ) -> Ranked:
         """:meth:`rank` without blocking an event loop."""
-        hosted, operation, version = self._draw(name, slate)
-        [served] = await self._committer.submit_async([operation])
-        return self._ranked(hosted, operation, version, served.payload, propensity)
+        for _ in range(CHANGED):
+            hosted, operation, drawn = self._draw(name, slate, asked)
+            [served] = await self._committer.submit_async([operation])
+            if not served.stale:
+                return self._ranked(hosted, operation, drawn, served.payload, propensity)
+            await asyncio.to_thread(self._renew_items, hosted, drawn)
+        raise _restless(name)
+
+    def change_items(self, name: str, wanted: Wanted) -> ItemsChanged:
+        """Add, change and remove items, durably. Once this returns no server serves a slate with an item that was removed.
+
+        What is so already is left as it is. ValueError, and no change at all, for what cannot be done.
+        """
+        hosted = self._of_requests(name)
+        with hosted.changing:
+            return self._change_items(hosted, wanted)
+
+    def _change_items(self, hosted: HostedRequestRanker, wanted: Wanted) -> ItemsChanged:
+        for _ in range(CHANGED):
+            known = self._newest(hosted)
+            changes = needed(known.stock, wanted)
+            stock = changed(known.stock, changes)
+            if stock.features.nbytes > STOCK:
+                raise ValueError(f"items: {stock.features.nbytes >> 20:,} MB with these; at most {STOCK >> 20:,} are taken")
+            done = len(stock), len(changes.add), len(changes.change), len(changes.remove)
+            if changes.empty:
+                return ItemsChanged(known.seq, *done)
+            if seq := self._change(hosted, Kind.ITEMS, msgspec.msgpack.encode(changes), known.seq):
+                hosted.take(Stocked(stock, known.rules, seq))
+                return ItemsChanged(seq, *done)
+            self._catch_up(hosted)
+        raise _restless(hosted.stored.name)
+
+    def set_rules(self, name: str, rules: SlateRules) -> int:
+        """Replace the rules of all slates of a ranker of requests; the event that did it. They hold once this returns."""
+        hosted = self._of_requests(name)
+        for position in rules.pin:
+            if not 0 <= position < hosted.spec.positions:
+                raise ValueError(f"pin: {position} is not a position; give one from 0 to {hosted.spec.positions - 1}")
+        distinct("pin", list(rules.pin.values()))
+        for _ in range(CHANGED):
+            known = self._newest(hosted)
+            if rules == known.rules:
+                return known.seq
+            if seq := self._change(hosted, Kind.RULES, msgspec.msgpack.encode(rules), known.seq):
+                hosted.take(Stocked(known.stock, rules, seq))
+                return seq
+            self._catch_up(hosted)
+        raise _restless(name)
+
+    def stocked(self, name: str) -> Stocked:
+        """The items and rules of a ranker of requests, as they are now."""
+        return self._newest(self._of_requests(name))
+
+    def _of_requests(self, name: str) -> HostedRequestRanker:
+        hosted = self.registry.sound(name)
+        if not isinstance(hosted, HostedRequestRanker):
+            raise Conflict(f"name: the items of {name!r} stay as they are; its algorithm {hosted.spec.algorithm!r} needs that")
+        return hosted
+
+    def _newest(self, hosted: HostedRequestRanker) -> Stocked:
+        """The items and rules as they are now, whichever server changed them."""
+        if self.store.shared:
+            self._catch_up(hosted)
+        return hosted.stocked
+
+    def _catch_up(self, hosted: HostedRequestRanker) -> None:
+        """Take in changes that are in the log and not here yet."""
+        hosted.take(hosted.stocked.after(self.store.changes(hosted.stored.number, hosted.stocked.seq)))
+
+    def _change(self, hosted: HostedRanker, kind: Kind, payload: bytes, after: int) -> int:
+        """The event of a change; 0 where another change came first."""
+        [done] = self._committer.submit([Change(hosted.stored.number, kind, payload, after)])
+        if done.gone:
+            raise NotFound(f"name: there is no ranker called {hosted.stored.name!r}")
+        return int(done.seq)
 
     def feedback(self, reports: Sequence[Report]) -> list[str]:
         """The status of each report: learned, open, duplicate, late, unknown or invalid."""
@@ -171,20 +282,38 @@ class Service:
         finally:
             self.store.close()
 
-    def _draw(self, name: str, slate: str | None) -> tuple[HostedRanker, Serve, int]:
+    def _draw(self, name: str, slate: str | None, asked: Asked | None) -> tuple[HostedRanker, Serve, _Drawing]:
         hosted = self.registry.sound(name)
-        payload, version = hosted.draw()
-        return hosted, Serve(slate or new_id(), hosted.stored.number, payload), version
+        try:
+            payload, version, stock = hosted.draw(asked)
+        except ValueError as error:
+            if slate is None:
+                raise
+            # It may be there already, drawn when the request was in order: served before everything, this finds it or nothing.
+            return hosted, Serve(slate, hosted.stored.number, b"", -1), _Drawing(hosted.fold.seq, error)
+        return hosted, Serve(slate or new_id(), hosted.stored.number, payload, stock), _Drawing(version)
 
-    def _ranked(self, hosted: HostedRanker, operation: Serve, version: int, payload: bytes | None, propensity: bool) -> Ranked:
+    def _renew_items(self, hosted: HostedRanker, drawn: _Drawing) -> None:
+        """Another server has changed the items or rules, or this one a moment ago."""
+        if drawn.refused is not None:
+            raise drawn.refused
+        assert isinstance(hosted, HostedRequestRanker)
+        self._catch_up(hosted)
+
+    def _ranked(
+        self, hosted: HostedRanker, operation: Serve, drawn: _Drawing, payload: bytes | None, propensity: bool
+    ) -> Ranked:
         if payload is None:
             if self.registry.find(hosted.stored.name) is not hosted:
                 raise NotFound(f"name: there is no ranker called {hosted.stored.name!r}")
             raise Conflict(f"slate: {operation.slate!r} is a slate of another ranker; choose another id")
-        items = unpack_items(payload, hosted.spec.positions)
         chances = unpack_chances(payload, hosted.spec.positions) if propensity else ()
-        return Ranked(operation.slate, [hosted.ids[item] for item in items], version, *chances)
+        return Ranked(operation.slate, names_in(payload, hosted.spec.positions, hosted.ids), drawn.version, *chances)
 
     def _counted(self, statuses: list[str]) -> list[str]:
         self.reported.update(statuses)
         return statuses
+
+
+def _restless(name: str) -> Unavailable:
+    return Unavailable(f"ranker {name!r}: its items change all the time; try again")

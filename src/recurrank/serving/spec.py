@@ -10,13 +10,19 @@ from msgspec import Meta
 
 from recurrank.catalogue import Catalogue
 from recurrank.rankers import DEFAULT
+from recurrank.rankers.engines.anchoring import strata_per_segment
 from recurrank.rankers.ranker import RULES, registered
+from recurrank.rankers.request import joint_size
+from recurrank.rankers.request_ranker import RequestRanker
 
 STREAMS = RULES
 """How rankers that are made now derive their random stream and decide (``LoggedSpec.streams``)."""
 
-_OWN_FIELDS = ("name", "features", "positions", "rounds", "seed")
+_OWN_FIELDS = ("name", "features", "positions", "rounds", "seed", "dim")
 """What every ranker is made of: fields of their own, not options."""
+
+LARGEST = 64 << 20
+"""Bytes that one segment of a ranker of requests may take: they grow with the squares of positions and features."""
 
 
 class RankerSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -36,9 +42,35 @@ class RankerSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
         Meta(ge=0, le=1, description="the share of slates drawn uniformly: on such a log any ranking can be evaluated"),
     ] = 0.0
 
+    dim: (
+        Annotated[
+            int, Meta(ge=1, le=4096, description="how many features a candidate has, of a ranker of requests without items")
+        ]
+        | None
+    ) = None
+
+    @property
+    def takes_requests(self) -> bool:
+        """Whether every request may have candidates of its own."""
+        kind = registered().get(self.algorithm)
+        return kind is not None and issubclass(kind, RequestRanker)
+
     def plain(self) -> RankerSpec:
         """Only the settings, whatever a subclass adds."""
         return RankerSpec(**{name: getattr(self, name) for name in RankerSpec.__struct_fields__})
+
+    def check_size(self, dim: int) -> None:
+        """ValueError for a ranker of requests, with items of so many features, that would take too much memory."""
+        if self.takes_requests:
+            context = self.options.get("context", 0)
+            visitor = context if isinstance(context, int) and 0 <= context <= 10_000 else 0
+            width = joint_size(dim, visitor, self.options.get("interactions", "none")) + 2
+            size = 8 * strata_per_segment(self.positions) * width * width
+            if size > LARGEST:
+                raise ValueError(
+                    f"positions: {self.positions} positions and {width - 2:,} joint features take {size >> 20:,} MB per "
+                    f"segment, more than {LARGEST >> 20}; give fewer of either"
+                )
 
     def check_served(self) -> None:
         """ValueError for a ranker that a service does not offer."""
@@ -46,6 +78,12 @@ class RankerSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
             if name in _OWN_FIELDS:
                 raise ValueError(f"options: {name!r} is not an option of the algorithm; give it beside the options")
         kind = registered().get(self.algorithm)
+        if self.takes_requests and self.explore_uniform > 0:
+            raise ValueError("explore_uniform: a ranker of requests draws no uniform slates; give 0")
+        if self.dim is not None and not self.takes_requests:
+            raise ValueError(
+                f"dim: {self.algorithm!r} needs items; a ranker without them is one of requests, such as 'anchored'"
+            )
         if kind is not None and self.explore_uniform > 0 and not kind.takes_any_slate():
             raise ValueError(f"explore_uniform: {self.algorithm!r} cannot tell how probable a uniform slate is; give 0")
         if kind is not None and kind.not_served:
@@ -74,6 +112,8 @@ class LoggedSpec(RankerSpec, frozen=True, kw_only=True, forbid_unknown_fields=Fa
         fields = msgspec.to_builtins(self.plain() if self.streams == 1 else self, order="deterministic")
         if not self.explore_uniform:
             del fields["explore_uniform"]  # logs of the time before it have none
+        if self.dim is None:
+            del fields["dim"]  # the same
         return msgspec.json.encode(fields)
 
     @classmethod

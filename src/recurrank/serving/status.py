@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from recurrank.rankers.knowledge import KnownBlock
+from recurrank.rankers.knowledge import Knowledge, KnownBlock
+from recurrank.serving.request_fold import RequestFold
 
 if TYPE_CHECKING:
     from recurrank.serving.hosted import HostedRanker
@@ -28,7 +29,7 @@ def status_of(hosted: HostedRanker) -> dict[str, Any]:
         return {
             "name": hosted.stored.name,
             "algorithm": config.algorithm,
-            "items": len(hosted.catalogue),
+            "items": hosted.size,
             "dim": hosted.catalogue.dim,
             "positions": config.positions,
             "rounds": config.rounds,
@@ -41,7 +42,21 @@ def status_of(hosted: HostedRanker) -> dict[str, Any]:
             "click_rate_by_position": [int(clicks) / learned for clicks in fold.at] if learned else None,
             "blocks": None if known.blocks is None else [_block(block) for block in known.blocks],
             "best": [_item(hosted, item) for item in leading[:BEST]],
+            "requests": requests_of(hosted, known),
         }
+
+
+def requests_of(hosted: HostedRanker, known: Knowledge) -> dict[str, Any] | None:
+    """What a ranker of requests believes about features and examination, whether its guard is on, and what it is asked."""
+    fold = hosted.fold
+    if known.coefficients is None or not isinstance(fold, RequestFold):
+        return None
+    return {
+        "coefficients": [one._asdict() for one in known.coefficients],
+        "examination": [one._asdict() for one in known.examination or []],
+        "guard": list(known.guard or ()),
+        "candidates": fold.candidates / fold.counts["served"] if fold.counts["served"] else None,
+    }
 
 
 def _block(block: KnownBlock) -> dict[str, Any]:

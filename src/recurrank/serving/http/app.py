@@ -12,8 +12,10 @@ import msgspec
 from prometheus_client import CollectorRegistry, generate_latest
 
 from recurrank.serving.http import schema as s
+from recurrank.serving.http.asking import read_ask
 from recurrank.serving.http.decoder import Decoder
 from recurrank.serving.http.gate import Gate, Limits
+from recurrank.serving.http.item_routes import item_routes
 from recurrank.serving.http.keyring import KeyRing
 from recurrank.serving.http.metrics import ServiceCollector
 from recurrank.serving.http.openapi import document
@@ -27,7 +29,6 @@ REPORTS = 1_000
 """Reports in one request, at most."""
 
 _encode = msgspec.json.Encoder().encode
-_read_ask = msgspec.json.Decoder(s.AskSlate | None).decode
 _read_reports = msgspec.json.Decoder(list[s.NewReport]).decode
 
 
@@ -47,7 +48,8 @@ def make_app(service: Service, keys: KeyRing | None = None, limits: Limits | Non
     registry = CollectorRegistry()
     registry.register(ServiceCollector(service))
     decoder = Decoder(Bounds(bytes=limits.catalogue), limits.decoding)
-    routes = [*_ranker_routes(service, decoder), *_slate_routes(service), *_operation_routes(service, keys, registry)]
+    routes = [*_ranker_routes(service, decoder), *_slate_routes(service), *item_routes(service)]
+    routes += _operation_routes(service, keys, registry)
 
     @route("GET", "/openapi.json", ANY_KEY)
     async def openapi(_: Request) -> Answer:
@@ -96,11 +98,15 @@ def _ranker_routes(service: Service, decoder: Decoder) -> list[Route]:
 
 
 def _slate_routes(service: Service) -> list[Route]:
-    @route("POST", "/v1/rankers/{name}/rank", "rank", Operation("rank", "slates", s.RankedSlate, (404, 409)))
+    @route("POST", "/v1/rankers/{name}/rank", "rank", Operation("rank", "slates", s.RankedSlate, (404, 409, 415)))
     async def rank(request: Request) -> Answer:
-        """A slate to show. It is on disk before it is answered; the same id again gives the same slate."""
-        asked = _read_ask(request.body) if request.body else None
-        ranked = await service.rank_async(request.parameters[0], *((asked.slate, asked.propensity) if asked else ()))
+        """A slate to show. It is on disk before it is answered; the same id again gives the same slate.
+
+        A ranker of requests (`anchored`) takes this visitor's candidates: ids of its items, or objects with `id` and
+        `features`; features also as MessagePack, or as a .npy file with everything else in the query.
+        """
+        asked, wanted = read_ask(request)
+        ranked = await service.rank_async(request.parameters[0], asked.slate, asked.propensity, wanted)
         return Answer(_encode(s.RankedSlate(*ranked)))
 
     @route("POST", "/v1/feedback", "feedback", Operation("feedback", "slates", list[s.Reported]))
@@ -156,5 +162,5 @@ def _line(service: Service, name: str) -> s.RankerLine:
     counts = hosted.fold.counts
     rate = counts["clicks"] / counts["learned"] if counts["learned"] else None
     served, learned = counts["served"], counts["learned"]
-    items, positions = len(hosted.catalogue), hosted.spec.positions
+    items, positions = hosted.size, hosted.spec.positions
     return s.RankerLine(name, hosted.spec.algorithm, items, positions, served, learned, len(hosted.open), rate)

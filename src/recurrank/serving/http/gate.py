@@ -223,7 +223,7 @@ class Gate:
         if origin not in self.limits.origins:
             raise Refused(403, "origin: pages from there may not use this server; start it with --allow-origin for it")
         allowed = [
-            (b"access-control-allow-methods", b"GET, PUT, POST, DELETE"),
+            (b"access-control-allow-methods", b"GET, PUT, POST, PATCH, DELETE"),
             (b"access-control-allow-headers", b"authorization, content-type"),
             (b"access-control-max-age", b"600"),
         ]

@@ -11,7 +11,9 @@ import msgspec
 
 from recurrank import __version__
 from recurrank.rankers import names, registered
+from recurrank.serving.changes import SlateRules
 from recurrank.serving.http import schema as s
+from recurrank.serving.http.asking import MSGPACKS
 from recurrank.serving.http.problems import TITLES
 from recurrank.serving.http.routes import Operation, Route
 from recurrank.serving.http.upload import CSV, JSON, NPY, PARQUET
@@ -19,28 +21,43 @@ from recurrank.serving.spec import RankerSpec
 
 _REFERENCE = "#/components/schemas/{name}"
 _RANKER = {
+    "algorithm": "anchored",
     "positions": 2,
     "rounds": 100000,
     "items": [{"id": f"film-{n}", "features": [1.0, n / 4]} for n in range(4)],
 }
 _FILE = "id,age,rating\nfilm-0,0.1,0.9\nfilm-1,0.7,0.4\nfilm-2,0.3,0.8\n"
 _STATUS = {
-    "name": "films", "algorithm": "balanced", "items": 4, "dim": 2, "positions": 2, "rounds": 100000, "window_seconds": 1800.0,
+    "name": "films", "algorithm": "anchored", "items": 4, "dim": 2, "positions": 2, "rounds": 100000, "window_seconds": 1800.0,
     "unreported": "drop", "version": 3, "served": 1, "learned": 1, "dropped": 0, "clicks": 1, "open": 0, "click_rate": 1.0,
     "click_rate_by_position": [1.0, 0.0],
-    "blocks": [{"id": 0, "phase": None, "first": 0, "last": 1, "items": 4, "progress": None}],
+    "blocks": None,
     "best": [
         {"id": "film-0", "shown": 1, "clicked": 0, "low": 0.0, "high": 0.7934506856227626},
         {"id": "film-3", "shown": 1, "clicked": 1, "low": 0.20654931437723742, "high": 1.0},
     ],
+    "requests": {
+        "coefficients": [{"feature": 1, "value": 0.1, "low": -0.8, "high": 1.0}],
+        "examination": [
+            {"segment": None, "position": 0, "without_click_above": 1.0, "after_click_above": None},
+            {"segment": "phone", "position": 0, "without_click_above": None, "after_click_above": None},
+        ],
+        "guard": [1.0, 1.0],
+        "candidates": 3.0,
+    },
 }  # fmt: skip
 _HEALTH = {"status": "ok", "learning": True, "lag": 0, "failed": None, "broken": []}
+_RULES = {"exclude": ["film-4"], "pin": {"0": "film-1"}, "explore": 0.5}
 ANSWERS: dict[str, Any] = {
     "create_ranker": {"name": "films", "created": True},
     "list_rankers": [{name: _STATUS[name] for name in s.RankerLine.__struct_fields__}],
     "show_ranker": _STATUS,
     "rank": {"slate": "page-7", "items": ["film-3", "film-0"], "version": 1},
     "feedback": [{"slate": "page-7", "status": "learned"}],
+    "change_items": {"version": 4, "items": 5, "added": 1, "changed": 0, "removed": 0},
+    "list_items": {"items": [{"id": "film-0", "features": [1.0, 0.0]}], "total": 5, "next": None},
+    "set_rules": {"rules": _RULES, "version": 5},
+    "show_rules": {"rules": _RULES, "version": 5},
     "healthz": _HEALTH,
     "readyz": _HEALTH,
 }  # fmt: skip
@@ -71,10 +88,16 @@ A ranker decides what to show next and learns from what is clicked. Make one (`P
 _TAGS = {
     "rankers": "Make, list, inspect and delete rankers.",
     "slates": "Ask for slates and report the clicks on them.",
+    "items": "Items that come and go, and rules of all slates: of rankers of requests.",
     "operation": "Whether the server works, and how much it does.",
 }
 
 
+_ASKED = {"slate": "page-7", "candidates": ["film-0", "film-1", "film-3"], "segment": "phone"}
+_PAGE = [
+    {"in": "query", "required": False, "name": "after", "schema": {"type": "integer", "minimum": 0, "maximum": 10**9}},
+    {"in": "query", "required": False, "name": "limit", "schema": {"type": "integer", "minimum": 1, "maximum": 1000}},
+]
 _ALWAYS = (400, 401, 403, 408, 413, 421, 429, 503)
 """Statuses that any route may refuse a request with."""
 _NAME = {
@@ -86,10 +109,10 @@ _NAME = {
 def document(routes: Sequence[Route]) -> dict[str, Any]:
     """Every route with its body and answers; one answer leads to the next request, and every example works."""
     told = [(one, one.about) for one in routes if one.about is not None]
-    bodies = [s.NewRanker, RankerSpec, s.AskSlate, list[s.NewReport], s.Problem]
+    bodies = [s.NewRanker, RankerSpec, s.AskSlate, list[s.NewReport], s.Problem, s.ItemsPatch, SlateRules]
     answers = [about.answer for _, about in told if about.answer not in (None, str)]
     found, parts = msgspec.json.schema_components([*bodies, *answers], ref_template=_REFERENCE)
-    ranker, spec, ask, reports, refused = found[: len(bodies)]
+    ranker, spec, ask, reports, refused, patch, rules = found[: len(bodies)]
     _algorithms(parts, ranker, spec)
     schemas = iter(found[len(bodies) :])
     operations = {about.id: _operation(one, about, schemas, refused) for one, about in told}
@@ -98,14 +121,20 @@ def document(routes: Sequence[Route]) -> dict[str, Any]:
     body = {JSON: {"schema": ranker, "example": _RANKER}, CSV: text, NPY: binary, PARQUET: binary}
     operations["create_ranker"]["requestBody"] = {"required": True, "content": body}
     operations["create_ranker"]["parameters"] += _settings(parts[spec["$ref"].rpartition("/")[2]]["properties"])
-    asked = {"schema": {"oneOf": [ask, {"type": "null"}]}, "example": {"slate": "page-7"}}
-    operations["rank"]["requestBody"] = {"required": False, "content": {JSON: asked}}
+    asked = {"schema": {"oneOf": [ask, {"type": "null"}]}, "example": _ASKED}
+    content = {JSON: asked, MSGPACKS[0]: binary, NPY: binary}
+    operations["rank"]["requestBody"] = {"required": False, "content": content}
+    changes = {"schema": patch, "example": {"add": [{"id": "film-4", "features": [1.0, 1.0]}], "remove": ["film-9"]}}
+    operations["change_items"]["requestBody"] = {"required": True, "content": {JSON: changes, MSGPACKS[0]: binary}}
+    operations["set_rules"]["requestBody"] = {"required": True, "content": {JSON: {"schema": rules, "example": _RULES}}}
+    operations["list_items"]["parameters"] += _PAGE
     reported = {"schema": reports, "example": [{"slate": "page-7", "clicks": [0]}]}
     operations["feedback"]["requestBody"] = {"required": True, "content": {JSON: reported}}
 
     named = {"parameters": {"name": "$request.path.name"}}
     operations["create_ranker"]["responses"]["200"]["links"] = {
-        name: {"operationId": name, **named} for name in ("rank", "show_ranker", "delete_ranker")
+        name: {"operationId": name, **named}
+        for name in ("rank", "show_ranker", "delete_ranker", "change_items", "list_items", "show_rules")
     }
     answered = [{"slate": "$response.body#/slate", "clicks": [0]}]
     operations["rank"]["responses"]["200"]["links"] = {
@@ -155,7 +184,9 @@ def _algorithms(parts: dict[str, Any], *asked: dict[str, Any]) -> None:
     options = []
     for name in names(served=True):
         title = f"Options of {name}"
-        parts[title.replace(" ", "-")] = {"title": title, **registered()[name].options_schema()}
+        schema = registered()[name].options_schema()
+        schema["properties"].pop("dim", None)  # a field beside the options
+        parts[title.replace(" ", "-")] = {"title": title, **schema}
         options.append({"$ref": _REFERENCE.format(name=title.replace(" ", "-"))})
     for one in asked:
         properties = parts[one["$ref"].rpartition("/")[2]]["properties"]

@@ -16,7 +16,7 @@ from typing import Any, Literal, NamedTuple
 PUBLIC, ANY_KEY = "public", "any key"
 """Roles of routes besides those of keys: no key is needed; any key will do."""
 
-Method = Literal["GET", "PUT", "POST", "DELETE"]
+Method = Literal["GET", "PUT", "POST", "PATCH", "DELETE"]
 
 _PATH = re.compile(rb"/|(?:/(?!\.\.?(?:/|\Z))[A-Za-z0-9._~-]+)+")
 """The one spelling of a path: segments of unreserved characters, none of them empty, ``.`` or ``..``."""

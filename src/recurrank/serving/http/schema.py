@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from msgspec import Meta, Struct
+from msgspec import Meta, Struct, field
 
+from recurrank.serving.changes import Id, SlateRules
 from recurrank.serving.spec import RankerSpec
 
 END = r"(?![\s\S])"
@@ -16,16 +17,16 @@ Name = rf"^[A-Za-z0-9][A-Za-z0-9_.-]{{0,63}}{END}"
 
 
 class NewItem(Struct, forbid_unknown_fields=True):
-    """An item of the catalogue."""
+    """An item of the catalogue, or a candidate."""
 
-    id: Annotated[str, Meta(min_length=1, max_length=256)]
+    id: Id
     features: Annotated[list[float], Meta(min_length=1, max_length=4096)]
 
 
 class NewRanker(RankerSpec, frozen=True, kw_only=True):
-    """A ranker to be made: its settings, and its items."""
+    """A ranker to be made: its settings, and its items; a ranker of requests may have ``dim`` in their place."""
 
-    items: Annotated[list[NewItem], Meta(min_length=1, max_length=200_000, description="more as a file")]
+    items: Annotated[list[NewItem], Meta(max_length=200_000, description="more as a file")] = field(default_factory=list)
 
 
 class Created(Struct):
@@ -35,11 +36,73 @@ class Created(Struct):
     created: bool
 
 
+Candidates = Annotated[
+    list[Id | NewItem], Meta(min_length=1, max_length=10_000, description="ids, or objects with `id` and `features`")
+]
+Packed = Annotated[
+    bytes,
+    Meta(
+        max_length=2 << 20,
+        description="of candidates named by ids: little-endian 32- or 64-bit numbers; base64 in JSON",
+    ),
+]
+Context = Annotated[list[float], Meta(max_length=10_000, description="of the visitor")]
+Segment = Annotated[
+    str, Meta(min_length=1, max_length=200, description="visitors who look at slates alike, such as those with a phone")
+]
+Shown = Annotated[int, Meta(ge=1, le=1000, description="how many to show, at most the ranker's")]
+
+
 class AskSlate(Struct, forbid_unknown_fields=True):
-    """What to call the slate: the same id again gives the same slate. Without one the server chooses."""
+    """What to call the slate: the same id again gives the same slate. Without one the server chooses.
+
+    The other fields are for rankers of requests: this visitor's candidates, by id or with their features; what is known about
+    the visitor; and rules for this slate.
+    """
 
     slate: SlateId | None = None
     propensity: Annotated[bool, Meta(description="whether to tell how probable what is shown was")] = False
+    candidates: Candidates | None = None
+    features: Packed | None = None
+    context: Context | None = None
+    segment: Segment | None = None
+    exclude: Annotated[list[Id], Meta(max_length=10_000, description="candidates that must not be shown")] = []
+    pin: Annotated[dict[int, Id], Meta(max_length=1_000, description="what stands at which position, counted from 0")] = {}
+    positions: Shown | None = None
+    explore: Annotated[float, Meta(ge=0, le=1, description="the share of the usual exploration that is allowed")] = 1.0
+
+
+class ItemsPatch(Struct, forbid_unknown_fields=True):
+    """Items to be added, changed (their features) and removed; each item in one of the lists."""
+
+    add: Annotated[list[NewItem], Meta(max_length=20_000)] = []
+    change: Annotated[list[NewItem], Meta(max_length=20_000)] = []
+    remove: Annotated[list[Id], Meta(max_length=20_000)] = []
+
+
+class ItemsPatched(Struct):
+    """What was done: the event that did it, how many items there are now, and how many were added, changed and removed."""
+
+    version: int
+    items: int
+    added: int
+    changed: int
+    removed: int
+
+
+class ItemsPage(Struct):
+    """Some of a ranker's items; ``next`` is where the next page begins, if there is one."""
+
+    items: list[NewItem]
+    total: int
+    next: int | None
+
+
+class RulesSet(Struct):
+    """The rules of all slates of a ranker, and the event since which they hold."""
+
+    rules: SlateRules
+    version: int
 
 
 class RankedSlate(Struct, omit_defaults=True):
@@ -91,6 +154,35 @@ class Best(Struct):
     high: float
 
 
+class Coefficient(Struct):
+    """What a feature does to the attraction, with an interval of two standard deviations; the constant has the feature -1."""
+
+    feature: int
+    value: float
+    low: float
+    high: float
+
+
+class Examination(Struct):
+    """How often a position is looked at, relative to the first; null where nothing was seen."""
+
+    segment: str | None
+    position: int
+    without_click_above: float | None
+    after_click_above: float | None
+
+
+class RequestBeliefs(Struct):
+    """What a ranker of requests believes. ``guard`` is how far it mistrusts lower positions (1: not at all), without and with a
+    click above; ``candidates`` how many a request has on average.
+    """
+
+    coefficients: list[Coefficient]
+    examination: list[Examination]
+    guard: list[float]
+    candidates: float | None
+
+
 class RankerStatus(Struct):
     """What is known about a ranker. Rates are of the slates that were learned from."""
 
@@ -112,6 +204,7 @@ class RankerStatus(Struct):
     click_rate_by_position: list[float] | None
     blocks: list[Block] | None
     best: list[Best]
+    requests: RequestBeliefs | None = None
 
 
 class RankerLine(Struct):

@@ -14,6 +14,7 @@ import numpy as np
 from recurrank.catalogue import Catalogue
 from recurrank.catalogue.csv import PER_ID, read_csv
 from recurrank.catalogue.parquet import Dataset
+from recurrank.rankers.stock import Stock
 from recurrank.serving.http import schema as s
 from recurrank.serving.http.problems import Refused
 from recurrank.serving.spec import RankerSpec
@@ -60,9 +61,11 @@ def read_ranker(kind: str, body: bytes, query: dict[str, str], bounds: Bounds | 
             asked = msgspec.json.decode(body, type=s.NewRanker)
         except UnicodeDecodeError as error:
             raise ValueError("body: not UTF-8") from error
+        asked.check_served()
+        if not asked.items:
+            return asked.plain(), without_items(asked)
         letters = sum(len(item.id) + PER_ID for item in asked.items)
         bounds.check(len(asked.items), len(asked.items[0].features), ids=letters)
-        asked.check_served()
         return asked.plain(), _listed(asked.items)
     if kind not in (NPY, PARQUET, CSV):
         raise Refused(415, f"content-type: {kind[:60]!r} is not taken; send {JSON}, {NPY}, {PARQUET} or {CSV}")
@@ -75,11 +78,19 @@ def read_ranker(kind: str, body: bytes, query: dict[str, str], bounds: Bounds | 
 def read_items(kind: str, body: bytes, bounds: Bounds) -> Catalogue:
     """The items in a file of one of these kinds."""
     if kind == NPY:
-        return Catalogue(_npy(body, bounds))
+        return Catalogue(read_npy(body, bounds))
     if kind == PARQUET:
         return _parquet(body, bounds)
     read = read_csv(body, bounds.check)
     return Catalogue(read.features, read.ids)
+
+
+def without_items(spec: RankerSpec) -> Catalogue:
+    """No items, of ``dim`` features; ValueError where there have to be some."""
+    if spec.dim is not None:
+        return Stock.empty(spec.dim)
+    instead = ", or how many features a candidate has, as dim" if spec.takes_requests else ""
+    raise ValueError(f"items: missing; give at least one{instead}")
 
 
 def _value(text: str) -> Any:
@@ -97,7 +108,7 @@ def _listed(items: list[s.NewItem]) -> Catalogue:
     return Catalogue(np.array([item.features for item in items]), [item.id for item in items])
 
 
-def _npy(body: bytes, bounds: Bounds) -> np.ndarray[Any, Any]:
+def read_npy(body: bytes, bounds: Bounds) -> np.ndarray[Any, Any]:
     """The array in a .npy file, where it is in the body; nothing is allocated for what its header claims."""
     file = io.BytesIO(body)
     try:

@@ -8,6 +8,9 @@ The store decides in that transaction what becomes of every slate, from the slat
               dropped   its window closed and nobody had reported anything
 
 so that an operation that is repeated finds its work done, from whichever process it comes.
+
+It also decides whether a slate may still be served: one that was drawn before the last change of the ranker's items or rules
+may not, whichever server drew it.
 """
 
 from __future__ import annotations
@@ -21,7 +24,7 @@ from enum import IntEnum
 from typing import Any, NamedTuple
 
 from recurrank.serving import chain
-from recurrank.serving.events import Event, Kind, joined, pack_clicks
+from recurrank.serving.events import Event, Kind, joined, pack_clicks, shown_in
 
 
 class StoreError(Exception):
@@ -41,11 +44,12 @@ class Status(IntEnum):
 
 
 class Serve(NamedTuple):
-    """Serve a slate under this id, unless the id is taken."""
+    """Serve a slate under this id, unless the id is taken; ``stock`` is the last change of items or rules that it knows of."""
 
     slate: str
     ranker: int
     payload: bytes
+    stock: int = 0
 
 
 class Report(NamedTuple):
@@ -63,23 +67,51 @@ class Expire(NamedTuple):
     learn: bool
 
 
-Operation = Serve | Report | Expire
+class Change(NamedTuple):
+    """Change a ranker's items or rules, if the last such change is that of the event ``after``."""
+
+    ranker: int
+    kind: Kind
+    payload: bytes
+    after: int
+
+
+Operation = Serve | Report | Expire | Change
 
 
 class Served(NamedTuple):
-    """The slate under the id: the one asked for, or the one that was there; None when the id is another ranker's."""
+    """The slate under the id: the one asked for, or the one that was there; None when the id is another ranker's.
+
+    ``stale``: nothing was served, since items or rules have changed since the slate was drawn.
+    """
 
     payload: bytes | None
+    stale: bool = False
+
+
+class Changed(NamedTuple):
+    """The event of a change; 0 where another one came first, or where there is no such ranker."""
+
+    seq: int
+    gone: bool = False
 
 
 class Row(NamedTuple):
-    """A slate's row."""
+    """A slate's row, and where it is asked for the first four bytes of the slate."""
 
     slate: str
     served: int
     ranker: int
     status: int
     clicks: bytes
+    head: bytes = b""
+
+
+class Living(NamedTuple):
+    """A ranker that is not deleted: K, and the event of the last change of its items or rules."""
+
+    positions: int
+    stock: int
 
 
 class StoredRanker(NamedTuple):
@@ -101,6 +133,7 @@ class RankerRow(NamedTuple):
     digest: str
     positions: int
     deleted: int
+    stock: int
 
 
 class Head(NamedTuple):
@@ -140,12 +173,13 @@ class Store(abc.ABC):
         return False
 
     def commit(self, operations: Sequence[Operation], wait: bool = True) -> list[Any]:
-        """Do all of them, in order, durably; what became of each: :class:`Served`, a status' name, or how many expired.
+        """Do all of them, in order, durably; what became of each: :class:`Served`, :class:`Changed`, a status' name, or how
+        many expired.
 
         Without ``wait``, :class:`Locked` where another transaction would have to be waited for.
         """
         with self.transaction(wait) as t:
-            rows = self.rows(t, {o.slate for o in operations if not isinstance(o, Expire)})
+            rows = self.rows(t, {o.slate for o in operations if isinstance(o, Serve | Report)})
             expiring = self.rows_served(t, {place for o in operations if isinstance(o, Expire) for place in o.served})
             rows |= {row.slate: row for row in expiring}
             ids = {row.served: row.slate for row in expiring}
@@ -154,7 +188,7 @@ class Store(abc.ABC):
             beside: list[bytes] = []  # what each says about the rows beside the log: see chain.py
             (seq, digest, _), now = self.head(t), time.time()
             payloads: dict[int, bytes] = {}
-            known = self.positions(t)
+            known, changes = self.living(t), dict[int, int]()
 
             def note(
                 ranker: int, kind: Kind, served: int = 0, clicks: bytes = b"", payload: bytes = b"", says: bytes = b""
@@ -167,13 +201,15 @@ class Store(abc.ABC):
             outcomes: list[Any] = []
             for operation in operations:
                 match operation:
-                    case Serve(slate, ranker, payload):
+                    case Serve(slate, ranker, payload, stock):
                         row = rows.get(slate)
                         if ranker not in known:
                             outcomes.append(Served(None))
+                        elif row is None and stock < known[ranker].stock:
+                            outcomes.append(Served(None, stale=True))
                         elif row is None:
                             place = note(ranker, Kind.SERVED, payload=payload, says=chain.slate_mark(slate))
-                            rows[slate] = Row(slate, place, ranker, Status.OPEN, b"")
+                            rows[slate] = Row(slate, place, ranker, Status.OPEN, b"", payload[:4])
                             payloads[place] = payload
                             outcomes.append(Served(payload))
                         elif row.ranker != ranker:
@@ -186,9 +222,17 @@ class Store(abc.ABC):
                     case Expire(served, learn):
                         over = [rows[ids[place]] for place in served if place in ids]
                         outcomes.append(sum(self._expired(row, learn, known, rows, note) for row in over))
+                    case Change(ranker, kind, payload, after):
+                        if ranker not in known or known[ranker].stock != after:
+                            outcomes.append(Changed(0, gone=ranker not in known))
+                        else:
+                            changes[ranker] = note(ranker, kind, payload=payload)
+                            known[ranker] = known[ranker]._replace(stock=changes[ranker])
+                            outcomes.append(Changed(changes[ranker]))
             new = [row for slate, row in rows.items() if slate not in before]
             changed = [row for slate, row in rows.items() if slate in before and row != before[slate]]
             self.write(t, events, chain.links(digest, events, beside), new, changed)
+            self.note_changes(t, changes)
         self.noted = max(self.noted, seq + len(events))
         if "late" in outcomes:
             reports = zip(operations, outcomes, strict=True)
@@ -197,12 +241,13 @@ class Store(abc.ABC):
 
     @staticmethod
     def _reported(
-        row: Row | None, clicks: tuple[int, ...], final: bool, known: dict[int, int], rows: dict[str, Row], note: Any
+        row: Row | None, clicks: tuple[int, ...], final: bool, known: dict[int, Living], rows: dict[str, Row], note: Any
     ) -> str:
         if row is None or row.ranker not in known:
             return "unknown"
-        positions = known[row.ranker]
-        if any(not 0 <= position < positions for position in clicks):
+        positions = known[row.ranker].positions
+        shown = shown_in(row.head, positions)
+        if any(not 0 <= position < shown for position in clicks):
             return "invalid"
         if row.status != Status.OPEN:
             return "duplicate" if row.status == Status.LEARNED else "late"
@@ -217,7 +262,7 @@ class Store(abc.ABC):
         return "open"
 
     @staticmethod
-    def _expired(row: Row, learn: bool, known: dict[int, int], rows: dict[str, Row], note: Any) -> int:
+    def _expired(row: Row, learn: bool, known: dict[int, Living], rows: dict[str, Row], note: Any) -> int:
         if row.status != Status.OPEN or row.ranker not in known:
             return 0
         kind = Kind.LEARNED if row.clicks or learn else Kind.DROPPED
@@ -257,8 +302,12 @@ class Store(abc.ABC):
         """
 
     @abc.abstractmethod
-    def positions(self, t: Any) -> dict[int, int]:
-        """K of every ranker that has not been deleted."""
+    def living(self, t: Any) -> dict[int, Living]:
+        """Every ranker that has not been deleted."""
+
+    @abc.abstractmethod
+    def note_changes(self, t: Any, changes: dict[int, int]) -> None:
+        """The last change of these rankers' items or rules is that of these events."""
 
     @abc.abstractmethod
     def write(self, t: Any, events: list[Event], links: list[bytes], new: list[Row], changed: list[Row]) -> None:
@@ -267,6 +316,10 @@ class Store(abc.ABC):
     @abc.abstractmethod
     def events(self, after: int, limit: int, ranker: int | None = None) -> list[Event]:
         """The events after a place, at most so many; payloads are those of the slates concerned."""
+
+    @abc.abstractmethod
+    def changes(self, ranker: int, after: int, until: int | None = None) -> list[Event]:
+        """The events that changed a ranker's items or rules, after one event and up to another, in order."""
 
     @abc.abstractmethod
     def newest(self) -> int:
@@ -303,6 +356,14 @@ class Store(abc.ABC):
     @abc.abstractmethod
     def keep(self, ranker: int, snapshot: Snapshot, retain: int = 2) -> None:
         """Store a snapshot and forget all but the newest few."""
+
+    @abc.abstractmethod
+    def keep_items(self, ranker: int, items: bytes) -> None:
+        """Store a ranker's items as a whole, in place of those that were stored before."""
+
+    @abc.abstractmethod
+    def kept_items(self, ranker: int) -> bytes | None:
+        """What :meth:`keep_items` stored."""
 
     @abc.abstractmethod
     def snapshots(self, ranker: int) -> Iterator[Snapshot]:

@@ -55,6 +55,10 @@ MIGRATIONS = [
     INSERT INTO recurrank_head SELECT coalesce(max(seq), 0), decode(repeat('00', 16), 'hex'), coalesce(max(seq), 0) + 1
         FROM recurrank_events;
     """,
+    """
+    ALTER TABLE recurrank_rankers ADD COLUMN stock BIGINT NOT NULL DEFAULT 0;
+    CREATE INDEX recurrank_changes ON recurrank_events (ranker, seq) WHERE kind IN (7, 8);
+    """,
 ]
 """In order; each in a transaction of its own, with its number. Never change one that was released."""
 
@@ -187,7 +191,9 @@ class PostgresStore(SqlStore):
     def rows(self, t: Any, slates: set[str]) -> dict[str, Row]:
         if not slates:
             return {}
-        t.execute("SELECT slate, served, ranker, status, clicks FROM recurrank_slates WHERE slate = ANY(%s)", (list(slates),))
+        columns = "s.slate, s.served, s.ranker, s.status, s.clicks, coalesce(substr(e.payload, 1, 4), ''::bytea)"
+        joined = "recurrank_slates s LEFT JOIN recurrank_events e ON e.seq = s.served"
+        t.execute(f"SELECT {columns} FROM {joined} WHERE s.slate = ANY(%s)", (list(slates),))
         return {row[0]: Row(*row) for row in t.fetchall()}
 
     def rows_served(self, t: Any, places: set[int]) -> list[Row]:

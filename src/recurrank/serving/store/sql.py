@@ -11,13 +11,19 @@ from typing import Any, ClassVar
 
 from recurrank.serving import chain
 from recurrank.serving.events import Event, Kind
-from recurrank.serving.store.base import Head, RankerRow, Row, Snapshot, Store, StoredRanker
+from recurrank.serving.store.base import Head, Living, RankerRow, Row, Snapshot, Store, StoredRanker
 
 _RANKERS = "SELECT number, name, config, digest, positions FROM @rankers WHERE NOT deleted"
+_LIVING = "EXISTS (SELECT 1 FROM @rankers WHERE number = ? AND NOT deleted)"
 _EVENTS = """
     SELECT e.seq, e.ranker, e.kind, e.served, e.clicks, CASE WHEN e.served > 0 THEN s.payload ELSE e.payload END, e.at
     FROM @events e LEFT JOIN @events s ON e.served > 0 AND s.seq = e.served WHERE e.seq > ?
 """
+
+
+def _items_name(ranker: int) -> str:
+    """What a ranker's items are kept under, in the table of notes."""
+    return f"items/{ranker}"
 
 
 @functools.cache
@@ -63,8 +69,19 @@ class SqlStore(Store):
         query = f"SELECT CASE WHEN seq > ({newest}) THEN seq ELSE ({newest}) END, digest, first FROM @head"
         return Head(*self.run(t, query).fetchone())
 
-    def positions(self, t: Any) -> dict[int, int]:
-        return dict(self.run(t, "SELECT number, positions FROM @rankers WHERE NOT deleted").fetchall())
+    def living(self, t: Any) -> dict[int, Living]:
+        found = self.run(t, "SELECT number, positions, stock FROM @rankers WHERE NOT deleted").fetchall()
+        return {number: Living(positions, stock) for number, positions, stock in found}
+
+    def note_changes(self, t: Any, changes: dict[int, int]) -> None:
+        for number, seq in changes.items():
+            self.run(t, "UPDATE @rankers SET stock = ? WHERE number = ?", seq, number)
+
+    def changes(self, ranker: int, after: int, until: int | None = None) -> list[Event]:
+        kinds = f"{int(Kind.ITEMS)}, {int(Kind.RULES)}"
+        query = "SELECT seq, ranker, kind, served, clicks, payload, at FROM @events"
+        where = f"WHERE kind IN ({kinds}) AND ranker = ? AND seq > ? AND seq <= ? ORDER BY seq"
+        return list(map(Event._make, self.all(f"{query} {where}", ranker, after, 2**62 if until is None else until)))
 
     def events(self, after: int, limit: int, ranker: int | None = None) -> list[Event]:
         which = "" if ranker is None else f" AND e.ranker = {int(ranker)}"
@@ -118,6 +135,7 @@ class SqlStore(Store):
             self.run(t, "UPDATE @rankers SET deleted = TRUE, config = ? WHERE number = ?", b"", row[0])
             for table in ("catalogues", "snapshots", "slates"):
                 self.run(t, f"DELETE FROM @{table} WHERE ranker = ?", row[0])
+            self.run(t, "DELETE FROM @meta WHERE name = ?", _items_name(row[0]))
             self._append(t, row[0], Kind.DELETED)
             return True
 
@@ -137,8 +155,16 @@ class SqlStore(Store):
         change = "ON CONFLICT (ranker, seq) DO UPDATE SET digest = excluded.digest, state = excluded.state"
         newest = "SELECT seq FROM @snapshots WHERE ranker = ? ORDER BY seq DESC LIMIT ?"
         with self.long_transaction() as t:
-            self.run(t, f"INSERT INTO @snapshots VALUES (?, ?, ?, ?) {change}", ranker, *snapshot)
+            self.run(t, f"INSERT INTO @snapshots SELECT ?, ?, ?, ? WHERE {_LIVING} {change}", ranker, *snapshot, ranker)
             self.run(t, f"DELETE FROM @snapshots WHERE ranker = ? AND seq NOT IN ({newest})", ranker, ranker, retain)
+
+    def keep_items(self, ranker: int, items: bytes) -> None:
+        change = "ON CONFLICT (name) DO UPDATE SET value = excluded.value"
+        with self.long_transaction() as t:
+            self.run(t, f"INSERT INTO @meta SELECT ?, ? WHERE {_LIVING} {change}", _items_name(ranker), items, ranker)
+
+    def kept_items(self, ranker: int) -> bytes | None:
+        return self.noted_as(_items_name(ranker))
 
     def snapshots(self, ranker: int) -> Iterator[Snapshot]:
         for (seq,) in self.all("SELECT seq FROM @snapshots WHERE ranker = ? ORDER BY seq DESC", ranker):
@@ -155,7 +181,7 @@ class SqlStore(Store):
         return [Row(*row) for row in self.all(query, after, limit)]
 
     def ranker_rows(self) -> list[RankerRow]:
-        query = f"SELECT number, name, config, digest, positions, {self.flag} FROM @rankers ORDER BY number"
+        query = f"SELECT number, name, config, digest, positions, {self.flag}, stock FROM @rankers ORDER BY number"
         return [RankerRow(*row) for row in self.all(query)]
 
     def catalogue_parts(self) -> list[tuple[int, int]]:

@@ -18,7 +18,7 @@ from typing import Any
 
 from recurrank.serving import chain
 from recurrank.serving.events import Event, Kind
-from recurrank.serving.store.base import Head, Locked, Row, StoreError
+from recurrank.serving.store.base import Head, Living, Locked, Row, StoreError
 from recurrank.serving.store.sql import SqlStore
 
 MIGRATIONS = [
@@ -44,14 +44,18 @@ MIGRATIONS = [
     CREATE TABLE head (seq INTEGER NOT NULL, digest BLOB NOT NULL, first INTEGER NOT NULL);
     INSERT INTO head SELECT coalesce(max(seq), 0), zeroblob(16), coalesce(max(seq), 0) + 1 FROM events;
     """,
+    """
+    ALTER TABLE rankers ADD COLUMN stock INTEGER NOT NULL DEFAULT 0;
+    CREATE INDEX changes ON events (ranker, seq) WHERE kind IN (7, 8);
+    """,
 ]
 """In order; each in a transaction of its own, with its number. Never change one that was released."""
 
 LOCKED = 2.0
 """Seconds that a lock of another process on the file is waited for."""
 
-TAIL = 20_000
-"""Events kept in memory for the learner."""
+TAIL, TAIL_BYTES = 20_000, 32 << 20
+"""Events kept in memory for the learner, and bytes of slates."""
 
 
 class SqliteStore(SqlStore):
@@ -77,12 +81,13 @@ class SqliteStore(SqlStore):
             self._guard.close()
             raise StoreError(f"{self.path}: {error}") from error
         self._write_lock, self._read_lock = threading.Lock(), threading.Lock()
-        self._positions: dict[int, int] | None = None  # known as long as every transaction went well
+        self._living: dict[int, Living] | None = None  # known as long as every transaction went well
         self._head: Head | None = None
         self._tail: deque[Event] = deque(maxlen=TAIL)  # the last events, without gaps
         self._tail_lock = threading.Lock()
         self._pending: list[Event] = []  # of the transaction under way
         self._shown: dict[int, bytes] = {}  # the slates of the last SERVED events
+        self._shown_bytes = 0
 
     def _connect(self, opened: list[sqlite3.Connection]) -> sqlite3.Connection:
         connection = sqlite3.connect(self.path, isolation_level=None, check_same_thread=False, timeout=LOCKED)
@@ -140,16 +145,22 @@ class SqliteStore(SqlStore):
             for event in self._pending:
                 if event.kind == Kind.SERVED:
                     self._shown[event.seq] = event.payload
+                    self._shown_bytes += len(event.payload)
                 elif event.served:
                     event = event._replace(payload=self._shown.get(event.served, b""))
+                elif event.payload:
+                    event = event._replace(payload=b"")  # a change may be large: it is read when it is asked for
                 self._tail.append(event)
-            while len(self._shown) > TAIL:
-                del self._shown[next(iter(self._shown))]
+            while len(self._shown) > TAIL or self._shown_bytes > TAIL_BYTES:
+                oldest = next(iter(self._shown))
+                self._shown_bytes -= len(self._shown.pop(oldest))
+                while self._tail and self._tail[0].seq <= oldest:
+                    self._tail.popleft()
         self._pending = []
 
     def _forget(self) -> None:
         _rollback(self._writer)
-        self._positions = self._head = None
+        self._living = self._head = None
         self._pending = []
         with self._tail_lock:  # whether a commit that failed is on disk, only the disk knows
             self._tail.clear()
@@ -172,7 +183,8 @@ class SqliteStore(SqlStore):
         for start in range(0, len(names), 500):
             part = names[start : start + 500]
             marks = ",".join("?" * len(part))
-            query = f"SELECT slate, served, ranker, status, clicks FROM slates WHERE slate IN ({marks})"
+            columns = "s.slate, s.served, s.ranker, s.status, s.clicks, coalesce(substr(e.payload, 1, 4), x'')"
+            query = f"SELECT {columns} FROM slates s LEFT JOIN events e ON e.seq = s.served WHERE s.slate IN ({marks})"
             found |= {row[0]: Row(*row) for row in t.execute(query, part)}
         return found
 
@@ -187,19 +199,19 @@ class SqliteStore(SqlStore):
             self._head = super().head(t)
         return self._head
 
-    def positions(self, t: sqlite3.Connection) -> dict[int, int]:
-        if self._positions is None:  # nobody else writes
-            self._positions = super().positions(t)
-        return self._positions
+    def living(self, t: sqlite3.Connection) -> dict[int, Living]:
+        if self._living is None:  # nobody else writes
+            self._living = super().living(t)
+        return self._living
 
     def _append(self, t: sqlite3.Connection, ranker: int, kind: Kind, says: bytes = b"") -> None:
         super()._append(t, ranker, kind, says)
-        self._positions = None
+        self._living = None
 
     def write(self, t: sqlite3.Connection, events: list[Event], links: list[bytes], new: list[Row], changed: list[Row]) -> None:
         _insert(t, "INSERT INTO events VALUES", [(*event, link) for event, link in zip(events, links, strict=True)])
         change = " ON CONFLICT (slate) DO UPDATE SET status = excluded.status, clicks = excluded.clicks"
-        _insert(t, "INSERT INTO slates VALUES", [*new, *changed], change)
+        _insert(t, "INSERT INTO slates VALUES", [row[:5] for row in (*new, *changed)], change)
         if events:
             self._head = self.head(t)._replace(seq=events[-1].seq, digest=links[-1][: chain.SIZE])
             t.execute("UPDATE head SET seq = ?, digest = ?", self._head[:2])
@@ -212,15 +224,15 @@ class SqliteStore(SqlStore):
                 return None
             start = after + 1 - self._tail[0].seq
             found = list(itertools.islice(self._tail, start, start + limit))
-        lost = sorted({event.served for event in found if event.served and not event.payload})
-        if lost:  # slates of long ago
+        lost = sorted({_payload_of(event) for event in found if not event.payload} - {0})
+        if lost:  # slates of long ago, and changes
             shown: dict[int, bytes] = {}
             with self.reading() as reader:
                 for part in range(0, len(lost), 500):
                     places = lost[part : part + 500]
                     query = f"SELECT seq, payload FROM events WHERE seq IN ({','.join('?' * len(places))})"
                     shown |= dict(reader.execute(query, places))
-            found = [event._replace(payload=shown[event.served]) if event.served in shown else event for event in found]
+            found = [event._replace(payload=shown.get(_payload_of(event), event.payload)) for event in found]
         return found
 
     def events(self, after: int, limit: int, ranker: int | None = None) -> list[Event]:
@@ -242,6 +254,11 @@ class SqliteStore(SqlStore):
             self._reader.close()
             self._writer.close()
             self._guard.close()
+
+
+def _payload_of(event: Event) -> int:
+    """The event that holds an event's payload; 0 where there is none."""
+    return event.served or (event.seq if event.kind in (Kind.ITEMS, Kind.RULES) else 0)
 
 
 def _insert(t: sqlite3.Connection, head: str, rows: Sequence[tuple[Any, ...]], tail: str = "") -> None:

@@ -1,0 +1,108 @@
+"""What one visitor's request asks for, and the slate that answers it as the log has it."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from recurrank._arrays import Floats
+from recurrank.rankers.request import RequestSlate
+from recurrank.serving.changes import NO_RULES, Stocked
+from recurrank.serving.events import ShownRequest, pack_request
+from recurrank.slate import Slate
+
+
+@dataclass(frozen=True)
+class PackedRows:
+    """Features of candidates as bytes; only the ranker knows whether these are 32- or 64-bit numbers."""
+
+    packed: bytes
+    count: int
+
+    def __len__(self) -> int:
+        return self.count
+
+    def rows(self, dim: int) -> Any:
+        """One row per candidate."""
+        for kind in ("<f4", "<f8"):
+            if len(self.packed) == self.count * dim * np.dtype(kind).itemsize:
+                return np.frombuffer(self.packed, kind).reshape(self.count, dim)
+        raise ValueError(
+            f"features: {len(self.packed):,} bytes for {self.count:,} candidates of {dim:,} features; give 4 or 8 per number"
+        )
+
+
+class Asked(NamedTuple):
+    """A request: candidates by id, or with their features; rules; what is known about the visitor."""
+
+    candidates: Sequence[str] | None = None
+    features: Any = None  # (n, d), or PackedRows
+    context: Sequence[float] | None = None
+    segment: str | None = None
+    exclude: Sequence[str] = ()
+    pin: Mapping[int, str] = {}
+    positions: int | None = None
+    explore: float = 1.0
+
+    @property
+    def plain(self) -> bool:
+        """Whether it asks for nothing in particular."""
+        whole = self.candidates is None and self.features is None and self.context is None and self.segment is None
+        return whole and not self.exclude and not self.pin and self.positions is None and self.explore == 1
+
+    def count(self, items: int) -> int:
+        """How many candidates it has, of so many items where it names none."""
+        if self.candidates is not None:
+            return len(self.candidates)
+        return items if self.features is None else len(self.features)
+
+    def under(self, known: Stocked, positions: int) -> Asked:
+        """The same request under the rules of all slates, as far as its candidates allow; its own pins come first."""
+        rules, most = known.rules, positions if self.positions is None else self.positions
+        if rules == NO_RULES:
+            return self._replace(positions=most)
+        here: Container[Any] = known.stock.index if self.features is None else ()
+        if self.candidates is not None:
+            here = set(self.candidates)
+        taken, out = set(self.pin.values()), {*self.exclude, *rules.exclude}
+        highest = min(most, self.count(len(known.stock)) - sum(item in here for item in out))
+        pins = {
+            position: item
+            for position, item in rules.pin.items()
+            if item in here and item not in out and item not in taken and position < highest
+        }
+        exclude = [*self.exclude, *(item for item in rules.exclude if item not in taken)]
+        return self._replace(
+            exclude=exclude, pin={**pins, **self.pin}, positions=most, explore=min(self.explore, rules.explore)
+        )
+
+
+def packed(slate: Slate, candidates: int) -> bytes:
+    """A slate of a request, as the log has it."""
+    assert isinstance(slate, RequestSlate)
+    joint = slate.joint
+    return pack_request(
+        ShownRequest(
+            names=[str(name) for name in slate.names],
+            **packed_rows(slate.features),
+            pinned=np.flatnonzero(~slate.free).tolist(),
+            segment=slate.segment,
+            done=slate.done,
+            change=slate.change,
+            candidates=candidates,
+            propensity=None if slate.propensity is None else slate.propensity.tolist(),
+            joint=None if joint is None else float(joint),
+        )
+    )
+
+
+def packed_rows(rows: Floats) -> dict[str, Any]:
+    """Features as bytes, in single precision where that loses nothing."""
+    with np.errstate(over="ignore"):
+        short = rows.astype("<f4")
+    if (short == rows).all():
+        return {"features": short.tobytes(), "single": True}
+    return {"features": np.ascontiguousarray(rows, "<f8").tobytes(), "single": False}

@@ -1,0 +1,170 @@
+"""Items that come and go, and the rules of all slates: what an event of the log has of them, and what follows from it.
+
+A ranker's items are those that it was made with, changed by all ITEMS events so far. Where there have been many, they are
+also kept as a whole, so that a start does not have to read all of those again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+from collections.abc import Iterable, Sequence
+from typing import Annotated, Any, NamedTuple
+
+import msgspec
+import numpy as np
+from msgspec import Meta
+
+from recurrank._arrays import Floats
+from recurrank.catalogue import Catalogue
+from recurrank.rankers.request import as_rows, distinct
+from recurrank.rankers.stock import Stock
+from recurrank.serving.events import Event, Kind
+from recurrank.serving.store.base import Store
+
+KEEP = 64
+"""Changes of items after which they are kept as a whole."""
+
+Id = Annotated[str, Meta(min_length=1, max_length=256)]
+
+
+class ItemChanges(msgspec.Struct, array_like=True):
+    """What an ITEMS event says, in the order in which it is done; features are 64-bit numbers, end to end."""
+
+    remove: list[str]
+    change: list[str]
+    change_features: bytes
+    add: list[str]
+    add_features: bytes
+
+    @property
+    def empty(self) -> bool:
+        return not (self.remove or self.change or self.add)
+
+
+class SlateRules(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Rules of all slates of a ranker."""
+
+    exclude: Annotated[list[Id], Meta(max_length=10_000, description="items that are not shown")] = []
+    pin: Annotated[
+        dict[int, Id],
+        Meta(max_length=1_000, description="what stands at which position, counted from 0, where it is a candidate"),
+    ] = {}
+    explore: Annotated[float, Meta(ge=0, le=1, description="the share of the usual exploration that is allowed")] = 1.0
+
+
+NO_RULES = SlateRules()
+
+
+class Stocked(NamedTuple):
+    """The items and rules of a ranker after the event ``seq``, the last that changed them."""
+
+    stock: Stock
+    rules: SlateRules = NO_RULES
+    seq: int = 0
+
+    def after(self, events: Iterable[Event]) -> Stocked:
+        """After these events as well; ValueError for one that does not fit."""
+        stock, rules, seq = self
+        for event in events:
+            if event.seq <= seq:
+                continue
+            try:
+                if event.kind == Kind.ITEMS:
+                    stock = changed(stock, msgspec.msgpack.decode(event.payload, type=ItemChanges))
+                else:
+                    rules = msgspec.msgpack.decode(event.payload, type=SlateRules)
+            except (msgspec.MsgspecError, ValueError) as error:
+                raise ValueError(f"event {event.seq}: it does not fit the items of this ranker ({error})") from error
+            seq = event.seq
+        return Stocked(stock, rules, seq)
+
+    def pack(self) -> bytes:
+        """As bytes, with a digest."""
+        buffer, (stock, rules, seq) = io.BytesIO(), self
+        np.save(buffer, stock.features, allow_pickle=False)
+        whole = msgspec.msgpack.encode(
+            [seq, msgspec.to_builtins(rules, str_keys=True), list(stock.index.items()), buffer.getvalue()]
+        )
+        return hashlib.sha256(whole).digest() + whole
+
+    @staticmethod
+    def unpack(packed: bytes) -> Stocked:
+        """What was packed; ValueError for what is torn or altered."""
+        if hashlib.sha256(memoryview(packed)[32:]).digest() != packed[:32]:
+            raise ValueError("items: torn or altered")
+        seq, rules, index, features = msgspec.msgpack.decode(memoryview(packed)[32:])
+        stock = Stock(np.load(io.BytesIO(features), allow_pickle=False), dict(index), named=True)
+        return Stocked(stock, msgspec.convert(rules, SlateRules, strict=False), seq)
+
+
+def changed(stock: Stock, changes: ItemChanges) -> Stock:
+    """The items after changes; ValueError for changes that they do not allow."""
+    if changes.remove:
+        stock = stock.removed(changes.remove)
+    if changes.change:
+        stock = stock.updated(changes.change, _rows(changes.change_features, stock.dim))
+    if changes.add:
+        stock = stock.added(changes.add, _rows(changes.add_features, stock.dim))
+    return stock
+
+
+def _rows(features: bytes, dim: int) -> Floats:
+    return np.frombuffer(features, "<f8").reshape(-1, dim)
+
+
+class Wanted(NamedTuple):
+    """Changes as they are asked for."""
+
+    add: Sequence[str] = ()
+    add_features: Any = ()
+    change: Sequence[str] = ()
+    change_features: Any = ()
+    remove: Sequence[str] = ()
+
+
+def needed(stock: Stock, wanted: Wanted) -> ItemChanges:
+    """What is still to be done of what is wanted; ValueError, in one line, for what cannot be done.
+
+    Removing an item that is not there, and adding one that is there with the same features, is nothing: a request that is
+    repeated has no further effect.
+    """
+    names = [*wanted.add, *wanted.change, *wanted.remove]
+    distinct("items", names)
+    new, other = as_rows(wanted.add_features, stock.dim) if wanted.add else None, None
+    if wanted.change:
+        other = as_rows(wanted.change_features, stock.dim)
+    add = []
+    for row, name in enumerate(wanted.add):
+        place = stock.index.get(name)
+        if place is None:
+            add.append(row)
+        elif new is not None and not np.array_equal(stock.features[place], new[row]):
+            raise ValueError(f"add[{row}]: {name!r} is there already, with other features; change it instead")
+    for row, name in enumerate(wanted.change):
+        if name not in stock.index:
+            raise ValueError(f"change[{row}]: {name!r} is not an item of this ranker; add it instead")
+    change = [
+        row for row, name in enumerate(wanted.change)
+        if other is not None and not np.array_equal(stock.features[stock.index[name]], other[row])
+    ]  # fmt: skip
+    return ItemChanges(
+        remove=[name for name in wanted.remove if name in stock.index],
+        change=[wanted.change[row] for row in change],
+        change_features=b"" if other is None else other[change].astype("<f8").tobytes(),
+        add=[wanted.add[row] for row in add],
+        add_features=b"" if new is None else new[add].astype("<f8").tobytes(),
+    )
+
+
+def stocked_at(store: Store, ranker: int, origin: Catalogue, seq: int | None = None) -> Stocked:
+    """A ranker's items and rules after the event ``seq``, by default now."""
+    start = Stocked(Stock.of(origin))
+    kept = store.kept_items(ranker)
+    if kept is not None:
+        try:
+            found = Stocked.unpack(kept)
+            start = found if seq is None or found.seq <= seq else start
+        except (ValueError, msgspec.MsgspecError):  # the log makes up for it
+            pass
+    return start.after(store.changes(ranker, start.seq, seq))

@@ -1,0 +1,154 @@
+"""A ranker of requests in this process: every draw may have candidates and rules of its own, and items come and go."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from typing import Any
+
+import numpy as np
+
+from recurrank._arrays import Ints
+from recurrank.catalogue import Catalogue
+from recurrank.rankers.ranker import Buffer, Ranker
+from recurrank.rankers.request_ranker import RequestRanker
+from recurrank.serving.asked import Asked, PackedRows, packed, packed_rows
+from recurrank.serving.changes import KEEP, NO_RULES, Stocked
+from recurrank.serving.events import Chances, Event, Kind, ShownRequest, pack_request
+from recurrank.serving.fold import Fold
+from recurrank.serving.hosted import Drawn, HostedRanker
+from recurrank.serving.request_fold import RequestFold
+from recurrank.serving.spec import LoggedSpec
+from recurrank.serving.store.base import StoredRanker
+
+MOMENTS = 1024
+"""Requests whose times and candidates are remembered, for people."""
+STATE = 256 << 20
+"""Bytes that the segments of one ranker may take; requests that would need more are refused."""
+
+
+class HostedRequestRanker(HostedRanker):
+    """A :class:`~recurrank.serving.hosted.HostedRanker` of requests.
+
+    Attributes:
+        stocked: the items and rules that slates are drawn with. It may be ahead of the fold's: what was acknowledged holds at
+            once, and the log comes after.
+        changes: ITEMS events folded since the items were last kept as a whole.
+        changing: the lock of whoever changes items in this process.
+        asked: of the last requests of this process, when they came and how many candidates they had.
+
+    """
+
+    fold: RequestFold
+    _view: RequestRanker
+
+    def __init__(
+        self, stored: StoredRanker, spec: LoggedSpec, catalogue: Catalogue, fold: Fold, view: Ranker, stocked: Stocked
+    ) -> None:
+        assert isinstance(fold, RequestFold)
+        assert isinstance(view, RequestRanker)
+        self.stocked = stocked
+        self.changes, self.changing = 0, threading.Lock()
+        self.asked: deque[tuple[float, int]] = deque(maxlen=MOMENTS)
+        if view.catalogue is not stocked.stock:
+            view.restock(stocked.stock)
+        self.segments = max(1, STATE // max(1, view.state.moments.nbytes // len(view.segments)))
+        super().__init__(stored, spec, catalogue, fold, view)
+
+    def _compile(self) -> None:
+        self.draw(Asked(features=np.zeros((1, self.catalogue.dim)), context=[0.0] * self._view.context))
+        if self._whole():
+            self.draw()
+        self.asked.clear()
+
+    @property
+    def ids(self) -> Any:
+        """Of the fold's items, by index, with empty ones where there is none."""
+        return self.fold.stocked.stock.ids
+
+    @property
+    def size(self) -> int:
+        return len(self.stocked.stock)
+
+    def _whole(self) -> bool:
+        """Whether slates of all items can be drawn ahead."""
+        known = self.stocked
+        return known.rules == NO_RULES and len(known.stock) >= self.spec.positions and not self._view.context
+
+    def draw(self, asked: Asked | None = None) -> Drawn:
+        with self._drawing:
+            known = self.stocked
+            if (asked is None or asked.plain) and self._whole():
+                self._draw_ahead()
+                drawn = Drawn(self._ahead.pop(), self._version, known.seq)
+                self.asked.append((time.monotonic(), len(known.stock)))
+                return drawn
+            wanted = (asked or Asked()).under(known, self.spec.positions)
+            self._check_segment(wanted.segment)
+            features = wanted.features
+            if isinstance(features, PackedRows):
+                features = features.rows(self.catalogue.dim)
+            slate = self._view.rank(
+                features, candidates=wanted.candidates, context=wanted.context, segment=wanted.segment,
+                exclude=wanted.exclude, pin=wanted.pin, positions=wanted.positions, explore=wanted.explore,
+            )  # fmt: skip
+            many = wanted.count(len(known.stock))
+            self.asked.append((time.monotonic(), many))
+            return Drawn(packed(slate, many), self._version, known.seq)
+
+    def _check_segment(self, segment: str | None) -> None:
+        if segment not in self._view.segments and len(self._view.segments) > self.segments:
+            raise ValueError(f"segment: {segment!r} would be one more than {self.segments}; name fewer, coarser segments")
+
+    def _packed(self, view: Ranker, items: Any, marks: Ints, used: Ints, chances: Chances) -> list[bytes]:
+        stock, known = self.stocked.stock, view.compiled_propensity is not None
+        slates = []
+        for i, row in enumerate(items.tolist()):
+            shown = ShownRequest(
+                names=[str(stock.names[item]) for item in row], **packed_rows(stock.features[row]), pinned=[], segment=None,
+                done=int(marks[i, 0, 0]), change=float(marks[i, 0, 1].view(np.float64)), candidates=len(stock),
+                propensity=chances.marginal[i].tolist() if known else None, joint=float(chances.joint[i]) if known else None,
+            )  # fmt: skip
+            slates.append(pack_request(shown))
+        return slates
+
+    def renew(self, seed: np.random.SeedSequence, now: float) -> None:
+        began = time.thread_time()
+        with self.folding:
+            view, version = self.fold.ranker.copy(seed, into=self._retired), self.fold.seq  # type: ignore[arg-type]
+            folded = self.fold.stocked
+        self.take(folded)
+        known = self.stocked
+        if view.catalogue is not known.stock:
+            view.restock(known.stock)
+        first = self._drawn(view, 1, Buffer.empty(self.spec.positions)) if self._whole() else []
+        with self._drawing:
+            if known.seq != self.stocked.seq:  # changed meanwhile
+                view.restock(self.stocked.stock)
+                first = []
+            self._retired = self._view
+            self._view, self._version, self._ahead = view, version, first
+        self._dirty, self._refreshed, self._effort = False, now, time.thread_time() - began
+
+    def take(self, stocked: Stocked) -> None:
+        """Draw with these items and rules from now on, unless newer ones are known."""
+        with self._drawing:
+            if stocked.seq > self.stocked.seq:
+                if stocked.stock is not self._view.catalogue:
+                    self._view.restock(stocked.stock)
+                self.stocked, self._ahead = stocked, []
+
+    def worth_keeping(self) -> bytes | None:
+        with self.folding:
+            known = self.fold.stocked
+        if self.changes < KEEP:
+            return None
+        self.changes = 0
+        return known.pack()
+
+    def apply(self, events: list[Event], now: float, stopping: Any) -> bool:
+        self.changes += sum(event.kind == Kind.ITEMS for event in events)
+        done = super().apply(events, now, stopping)
+        self.take(self.fold.stocked)
+        return done

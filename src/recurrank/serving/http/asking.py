@@ -1,0 +1,104 @@
+"""Requests to rank as they are sent: JSON, MessagePack, or a .npy file of features with the rest in the query."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from recurrank.serving.asked import Asked, PackedRows
+from recurrank.serving.changes import Id
+from recurrank.serving.http import schema as s
+from recurrank.serving.http.problems import Refused
+from recurrank.serving.http.routes import Request
+from recurrank.serving.http.upload import JSON, NPY, Bounds, read_npy
+
+MSGPACKS = ("application/msgpack", "application/x-msgpack")
+"""Media types of MessagePack; the first is the registered one."""
+AS_JSON = (JSON, "text/plain", "application/x-www-form-urlencoded")
+"""Media types of JSON: browsers' beacons and curl name it as the others."""
+CANDIDATES = 10_000
+"""Of one request."""
+
+_read_json = msgspec.json.Decoder(s.AskSlate | None).decode
+_read_msgpack = msgspec.msgpack.Decoder(s.AskSlate | None).decode
+_NOTHING = s.AskSlate()
+_LISTS = ("ids", "exclude", "context")
+
+
+def read_ask(request: Request) -> tuple[s.AskSlate, Asked | None]:
+    """What a request asks for; ValueError, msgspec's errors or Refused for what will not do."""
+    kind, body = request.media or JSON, request.body
+    if kind == NPY:
+        return _of_file(request)
+    if request.query:
+        raise ValueError(f"query: {next(iter(request.query))[:60]!r} has no effect here; it belongs into the body")
+    if not body:
+        return _NOTHING, None
+    if kind in MSGPACKS:
+        asked = _read_msgpack(body)
+    elif kind in AS_JSON:
+        asked = _read_json(body)
+    else:
+        raise Refused(415, f"content-type: {kind[:60]!r} is not taken; send {JSON}, {MSGPACKS[0]} or {NPY}")
+    return (_NOTHING, None) if asked is None else (asked, _asked(asked))
+
+
+def _asked(asked: s.AskSlate) -> Asked:
+    names, features = _candidates(asked)
+    return Asked(names, features, asked.context, asked.segment, asked.exclude, asked.pin, asked.positions, asked.explore)
+
+
+def _candidates(asked: s.AskSlate) -> tuple[list[str] | None, Any]:
+    given = asked.candidates
+    if given is None:
+        if asked.features is not None:
+            raise ValueError("candidates: missing; give the ids of the rows of features, in order")
+        return None, None
+    names = [one for one in given if isinstance(one, str)]
+    items = [one for one in given if not isinstance(one, str)]
+    if names and items:
+        raise ValueError("candidates: some have features, some have none; give those of all, or of none")
+    if names:
+        return names, None if asked.features is None else PackedRows(asked.features, len(names))
+    if asked.features is not None:
+        raise ValueError("features: given twice; give them beside the ids, or with each candidate")
+    size = len(items[0].features)
+    for place, one in enumerate(items):
+        if len(one.features) != size:
+            raise ValueError(f"candidates[{place}].features: {len(one.features)} numbers, the first candidate has {size}")
+    return [one.id for one in items], np.array([one.features for one in items])
+
+
+def _of_file(request: Request) -> tuple[s.AskSlate, Asked]:
+    """Features in the body; everything else in the query, lists as JSON or with commas."""
+    query: dict[str, Any] = dict(request.query)
+    for name in _LISTS:
+        if name in query:
+            query[name] = _list(name, query[name])
+    if "pin" in query:
+        query["pin"] = _parsed("pin", query["pin"])
+    if "candidates" in query or "features" in query:
+        raise ValueError("query: the features of the candidates are the body, their ids the parameter 'ids'")
+    try:
+        ids = msgspec.convert(query.pop("ids", None), list[Id] | None, strict=False)
+        asked = msgspec.convert(query, s.AskSlate, strict=False)
+    except msgspec.ValidationError as error:
+        raise ValueError(f"query: {error}") from error
+    rows = read_npy(request.body, Bounds(bytes=len(request.body) * 8, items=CANDIDATES))
+    return asked, _asked(asked)._replace(candidates=ids, features=rows)
+
+
+def _list(name: str, text: str) -> Any:
+    if text.startswith("["):
+        return _parsed(name, text)
+    return text.split(",") if text else []
+
+
+def _parsed(name: str, text: str) -> Any:
+    try:
+        return json.loads(text)
+    except (json.JSONDecodeError, RecursionError) as error:
+        raise ValueError(f"{name}: {text[:60]!r} is not JSON") from error

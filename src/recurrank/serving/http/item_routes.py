@@ -1,0 +1,105 @@
+"""The routes of items that come and go, and of the rules of all slates."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
+from recurrank.serving.changes import SlateRules, Wanted
+from recurrank.serving.hosted_requests import HostedRequestRanker
+from recurrank.serving.http import schema as s
+from recurrank.serving.http.asking import MSGPACKS
+from recurrank.serving.http.problems import Refused
+from recurrank.serving.http.routes import Answer, Operation, Request, Route, route
+from recurrank.serving.http.upload import JSON
+from recurrank.serving.service import Service
+
+_encode = msgspec.json.Encoder().encode
+_read_rules = msgspec.json.Decoder(SlateRules).decode
+
+
+class Page(msgspec.Struct, forbid_unknown_fields=True):
+    """Which items are asked for, in the query."""
+
+    after: Annotated[int, Meta(ge=0, le=10**9)] = 0
+    limit: Annotated[int, Meta(ge=1, le=1000)] = 100
+
+
+def item_routes(service: Service) -> list[Route]:
+    """All of them."""
+    changing = asyncio.Semaphore(1)  # each takes several times the memory of the items
+
+    @route(
+        "PATCH",
+        "/v1/rankers/{name}/items",
+        "admin",
+        Operation("change_items", "items", s.ItemsPatched, (404, 409, 415)),
+        file=True,
+    )
+    async def change_items(request: Request) -> Answer:
+        """Add, change and remove items of a ranker of requests, thousands at a time. All of it happens, or none.
+
+        Once it is answered no server shows an item that was removed. Removing what is not there, and adding what is there with
+        the same features, is no mistake: the very same request again changes nothing.
+        """
+        async with changing:
+            return Answer(_encode(s.ItemsPatched(*await asyncio.to_thread(_change, service, request))))
+
+    @route("GET", "/v1/rankers/{name}/items", "admin", Operation("list_items", "items", s.ItemsPage, (404,)))
+    async def list_items(request: Request) -> Answer:
+        """The items of a ranker with their features, a page at a time: `limit` of them, from `after` on."""
+        try:
+            page = msgspec.convert(request.query, Page, strict=False)
+        except msgspec.ValidationError as error:
+            raise ValueError(f"query: {error}") from error
+        return Answer(_encode(await asyncio.to_thread(_page, service, request.parameters[0], page)))
+
+    @route("PUT", "/v1/rankers/{name}/rules", "admin", Operation("set_rules", "items", s.RulesSet, (404, 409)))
+    async def set_rules(request: Request) -> Answer:
+        """Replace the rules of all slates of a ranker of requests. Once it is answered every server follows them.
+
+        An excluded item is never shown; a pinned one stands at its position wherever it is a candidate; `explore` limits
+        what any request may explore.
+        """
+        rules = _read_rules(request.body)
+        version = await asyncio.to_thread(service.set_rules, request.parameters[0], rules)
+        return Answer(_encode(s.RulesSet(rules, version)))
+
+    @route("GET", "/v1/rankers/{name}/rules", "admin", Operation("show_rules", "items", s.RulesSet, (404, 409)))
+    async def show_rules(request: Request) -> Answer:
+        """The rules of all slates of a ranker of requests."""
+        _, rules, version = await asyncio.to_thread(service.stocked, request.parameters[0])
+        return Answer(_encode(s.RulesSet(rules, version)))
+
+    return [change_items, list_items, set_rules, show_rules]
+
+
+def _change(service: Service, request: Request) -> tuple[int, ...]:
+    kind = request.media or JSON
+    if kind != JSON and kind not in MSGPACKS:
+        raise Refused(415, f"content-type: {kind[:60]!r} is not taken; send {JSON} or {MSGPACKS[0]}")
+    decode = msgspec.json.decode if kind == JSON else msgspec.msgpack.decode
+    asked = decode(request.body, type=s.ItemsPatch)
+    wanted = Wanted(
+        [item.id for item in asked.add],
+        [item.features for item in asked.add],
+        [item.id for item in asked.change],
+        [item.features for item in asked.change],
+        asked.remove,
+    )
+    return service.change_items(request.parameters[0], wanted)
+
+
+def _page(service: Service, name: str, page: Page) -> s.ItemsPage:
+    hosted, following = service.hosted(name), page.after + page.limit
+    if isinstance(hosted, HostedRequestRanker):
+        stock = service.stocked(name).stock
+        places, total = stock.alive[page.after : following].tolist(), len(stock)
+        items = [s.NewItem(str(stock.names[place]), stock.features[place].tolist()) for place in places]
+    else:
+        features, total = hosted.catalogue.features, hosted.size
+        items = [s.NewItem(hosted.ids[place], features[place].tolist()) for place in range(total)[page.after : following]]
+    return s.ItemsPage(items, total, following if following < total else None)

@@ -1,0 +1,235 @@
+"""The fold of a ranker of requests: its slates carry what they showed, and its items come and go."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import msgspec
+import numpy as np
+
+from recurrank._arrays import Bools, Floats, Ints
+from recurrank._compiled import loop
+from recurrank.rankers.engines.request_calls import take
+from recurrank.rankers.engines.requests import Shown
+from recurrank.rankers.request_ranker import RequestRanker
+from recurrank.rankers.saving import load
+from recurrank.serving.changes import Stocked
+from recurrank.serving.events import Event, Kind, ShownRequest, unpack_request
+from recurrank.serving.fold import COUNTS, SLATE_KINDS, Fold, strange
+from recurrank.serving.rounds import DROPPED, DUE, SERVED
+from recurrank.serving.tally import Tally, tally_round
+
+FORMAT = 100
+"""Of saved folds of this kind."""
+CHANGES = (int(Kind.ITEMS), int(Kind.RULES))
+StockAt = Callable[[int], Stocked]
+"""A ranker's items and rules after an event."""
+
+
+class _Batch(NamedTuple):
+    """Slates as compiled code takes them; only those that are learned from have features."""
+
+    kinds: Any  # (n,)
+    ends: Ints  # (n,) where each one's rows end
+    features: Floats  # (rows, d)
+    free: Bools  # (rows,)
+    segments: Ints  # (n,)
+    changes: Floats  # (n,) of the account of exploration
+    bits: Any  # (n, bytes) one bit per position
+
+
+class RequestFold(Fold):
+    """A :class:`~recurrank.serving.fold.Fold` of requests.
+
+    Attributes:
+        stocked: the items and rules.
+        candidates: of all slates served, together.
+
+    """
+
+    ranker: RequestRanker
+
+    def __init__(self, ranker: RequestRanker, seq: int = 0, stocked: Stocked | None = None) -> None:
+        super().__init__(ranker, seq)
+        self.stocked = stocked or Stocked(ranker.catalogue)
+        self.candidates = 0
+
+    def apply(self, events: Sequence[Event]) -> None:
+        """Take events in, in order; ValueError for one that cannot be of this ranker, those before it being taken in."""
+        waiting: list[tuple[Event, ShownRequest]] = []
+        for event in events:
+            if event.seq <= self.seq:
+                continue
+            if event.kind in SLATE_KINDS:
+                try:
+                    shown = self._checked(event)
+                except ValueError:
+                    self._learn(waiting)
+                    raise
+                if shown.segment not in self.ranker.segments:
+                    self._learn(waiting)
+                    self.ranker.index_of(shown.segment)
+                waiting.append((event, shown))
+                continue
+            self._learn(waiting)
+            if event.kind in CHANGES:
+                self._change(event)
+            self.seq = event.seq
+        self._learn(waiting)
+
+    def prepare(self) -> None:
+        self.ranker.prepare()
+        self._run(self._batch([]), [])
+
+    def _checked(self, event: Event) -> ShownRequest:
+        width = (self.ranker.positions + 7) // 8
+        try:
+            shown = unpack_request(event.payload)
+        except (ValueError, TypeError) as error:
+            raise strange(event) from error
+        rows = len(shown.features) * (2 if shown.single else 1)
+        right = rows == 8 * len(shown.names) * self.ranker.width and 0 < len(shown.names) <= self.ranker.positions
+        inside = all(0 <= k < len(shown.names) for k in shown.pinned)
+        if not (right and inside and type(event.clicks) is bytes and len(event.clicks) in (0, width)):
+            raise strange(event)
+        return shown
+
+    def _change(self, event: Event) -> None:
+        before = self.stocked.stock
+        self.stocked = self.stocked.after([event])
+        stock = self.stocked.stock
+        if stock is before:
+            return
+        self.ranker.restock(stock)
+        more = len(stock.features) - len(self.shown)
+        names = before.names
+        other = [place for place, name in names.items() if stock.names.get(place) != name]
+        for name in ("shown", "clicked"):
+            counts = np.concatenate([getattr(self, name), np.zeros(more, np.int64)])
+            counts[other] = 0  # the place may be another item's by now
+            setattr(self, name, counts)
+
+    def _learn(self, waiting: list[tuple[Event, ShownRequest]]) -> None:
+        """Fold slates, and empty the list."""
+        if waiting:
+            self._run(self._batch(waiting), [event.seq for event, _ in waiting])
+            for event, shown in waiting:
+                if event.kind == Kind.LEARNED:
+                    self._count(event, shown)
+                elif event.kind == Kind.SERVED:
+                    self.candidates += shown.candidates
+            waiting.clear()
+
+    def _count(self, event: Event, shown: ShownRequest) -> None:
+        index, clicks = self.stocked.stock.index, event.clicks
+        for k, name in enumerate(shown.names):
+            place = index.get(name)
+            if place is not None:
+                self.shown[place] += 1
+                if clicks and clicks[k >> 3] >> (k & 7) & 1:
+                    self.clicked[place] += 1
+
+    def _batch(self, waiting: list[tuple[Event, ShownRequest]]) -> _Batch:
+        count, width = len(waiting), (self.ranker.positions + 7) // 8
+        learned = [shown if event.kind == Kind.LEARNED else None for event, shown in waiting]
+        sizes = np.fromiter((0 if shown is None else len(shown.names) for shown in learned), np.int64, count)
+        ends = np.cumsum(sizes)
+        rows = b"".join([shown.rows() for shown in learned if shown is not None])
+        features = np.frombuffer(rows, "<f8").astype(np.float64).reshape(-1, self.ranker.width)
+        free = np.ones(len(features), np.bool_)
+        for end, shown in zip(ends.tolist(), learned, strict=True):
+            if shown is not None and shown.pinned:
+                free[[end - len(shown.names) + k for k in shown.pinned]] = False
+        return _Batch(
+            np.fromiter((event.kind for event, _ in waiting), np.int8, count),
+            ends,
+            features,
+            free,
+            np.fromiter((self.ranker.index_of(shown.segment) for _, shown in waiting), np.int64, count),
+            np.fromiter((shown.change for _, shown in waiting), np.float64, count),
+            np.frombuffer(b"".join([event.clicks or bytes(width) for event, _ in waiting]), np.uint8).reshape(-1, width),
+        )
+
+    def _run(self, batch: _Batch, seqs: list[int]) -> None:
+        done, why = 0, np.zeros(1, np.int64)
+
+        def fold(state: Any, rng: np.random.Generator) -> tuple[int, bool]:
+            nonlocal done
+            served = int(self._counts[0])
+            done = fold_requests(
+                state, batch, self._clicks, state.work.shown.examined, self._slate.items, done, self._counts, self.at,
+                self.tally, why,
+            )  # fmt: skip
+            if done:
+                self.seq = seqs[done - 1]
+            return int(self._counts[0]) - served, bool(why[0] == DUE)
+
+        while True:
+            self.ranker.advance(fold)
+            if done == len(seqs):
+                return
+
+    def save(self) -> bytes:
+        arrays = [part.astype("<i8").tobytes() for part in (self.shown, self.clicked, self.at)]
+        more = [self.stocked.seq, self.candidates]
+        parts = [FORMAT, self.seq, self.counts, *arrays, self.tally.pack(), self.ranker.save(), *more]
+        return msgspec.msgpack.encode(parts, order="deterministic")
+
+    @classmethod
+    def restore(cls, state: bytes, stock_at: StockAt) -> RequestFold:
+        """What was saved; ``stock_at`` has the items of that time. ValueError when it was not."""
+        try:
+            version, seq, counts, shown, clicked, at, tally, saved, stock, candidates = msgspec.msgpack.decode(state)
+            if version != FORMAT:
+                raise ValueError(f"snapshot: of format {version}, not {FORMAT}")
+            stocked = stock_at(stock)
+            ranker = load(saved, stocked.stock)
+            assert isinstance(ranker, RequestRanker)
+            fold = cls(ranker, seq, stocked)
+            fold.tally = Tally.unpack(tally, ranker.positions)
+            fold._counts[:] = [counts[name] for name in COUNTS]
+            fold.shown, fold.clicked, fold.at = (np.frombuffer(part, "<i8").astype(np.int64) for part in (shown, clicked, at))
+            fold.candidates = candidates
+        except (msgspec.DecodeError, KeyError, TypeError) as error:
+            raise ValueError(f"snapshot: not one ({error})") from error
+        return fold
+
+
+@loop
+def fold_requests(
+    state: Any,
+    batch: _Batch,
+    clicks: Bools,
+    examined: Floats,
+    none: Ints,
+    start: int,
+    counts: Ints,
+    at: Ints,
+    tally: Tally,
+    why: Ints,
+) -> int:
+    """Slates from ``start`` on, up to one that makes a decision due; how many are done."""
+    why[0] = 0
+    for i in range(start, len(batch.kinds)):
+        if batch.kinds[i] == SERVED:
+            state.account[0] += batch.changes[i]
+            counts[0] += 1
+        elif batch.kinds[i] == DROPPED:
+            counts[2] += 1
+        else:
+            begin, end = batch.ends[i - 1] if i > 0 else 0, batch.ends[i]
+            size, seen = end - begin, 0
+            for k in range(size):
+                click = (batch.bits[i, k >> 3] >> (k & 7)) & 1
+                clicks[k] = click == 1
+                seen += click
+                at[k] += click
+            tally_round(tally, counts[1], seen, none)
+            counts[1] += 1
+            counts[3] += seen
+            shown = Shown(batch.features[begin:end], batch.free[begin:end], batch.segments[i], examined)
+            if take(state, shown, clicks[:size]):
+                why[0] = DUE
+                return i + 1
+    return len(batch.kinds)
