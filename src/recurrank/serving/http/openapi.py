@@ -39,8 +39,9 @@ _STATUS = {
     "requests": {
         "coefficients": [{"feature": 1, "value": 0.1, "low": -0.8, "high": 1.0}],
         "examination": [
-            {"segment": None, "position": 0, "without_click_above": 1.0, "after_click_above": None},
-            {"segment": "phone", "position": 0, "without_click_above": None, "after_click_above": None},
+            {"segment": None, "position": 0, "without_click_above": None, "after_click_above": None},
+            {"segment": "phone", "position": 0, "without_click_above": 1.0, "after_click_above": None},
+            {"segment": "phone", "position": 1, "without_click_above": None, "after_click_above": 0.9},
         ],
         "guard": [1.0, 1.0],
         "candidates": 3.0,
