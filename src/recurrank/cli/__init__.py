@@ -21,6 +21,7 @@ COMMANDS = {
     "trace": "Draw how RecurRank split its positions (the paper's Figure 1).",
     "movielens": "Features and theta from your copy of MovieLens.",
     "yandex": "Rankers on click models fitted to real queries.",
+    "queries": "Rankers of documents on judged queries (LETOR files).",
     "fit": "Click models fitted to a log, and which explains it best.",
     "evaluate": "What another ranking would have earned on a log.",
     "design": "Where to explore a catalogue: its G-optimal design.",

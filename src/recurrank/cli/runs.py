@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -39,8 +41,19 @@ def suite_options(function: F) -> F:
     return function
 
 
-def run_suite(make: Callable[..., Suite], settings: dict[str, Any]) -> None:
-    """Make a suite of the command's settings, run it and print its table."""
+def typed() -> str:
+    """What the user typed."""
+    return shlex.join(["recurrank", *sys.argv[1:]])
+
+
+def run_suite(
+    make: Callable[..., Suite],
+    settings: dict[str, Any],
+    rows: Callable[[Any], list[Any]] = lambda found: found.rows,
+    table: Callable[[list[Any], str], None] | None = None,
+) -> None:
+    """Make a suite of the command's settings, run it and print its table: ``rows`` of what was found, printed by ``table``."""
+    table = print_table if table is None else table
     running = {name: settings.pop(name) for name in ("jobs", "engine", "bound")}
     out, as_json = settings.pop("out"), settings.pop("as_json")
     suite = make(**settings)
@@ -51,11 +64,11 @@ def run_suite(make: Callable[..., Suite], settings: dict[str, Any]) -> None:
 
     say = Console(stderr=True, soft_wrap=True, highlight=False).print
     with progress_bar("runs", sum(experiment.environment.rounds for experiment in suite.experiments)) as bar:
-        found = suite.run(out, progress=lambda rounds, runs: bar(rounds, title(runs)), say=say, **running)
+        found = suite.run(out, progress=lambda rounds, runs: bar(rounds, title(runs)), say=say, command=typed(), **running)
     if as_json:
-        print_json([row._asdict() for row in found.rows])
+        print_json([row._asdict() for row in rows(found)])
         return
-    print_table(found.rows, suite.report.title)
+    table(rows(found), suite.report.title)
     if out is not None:
         console().print(f"report: {out / 'report.html'}")
 

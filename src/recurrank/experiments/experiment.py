@@ -14,7 +14,7 @@ import re
 import threading
 import uuid
 import zlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
 
@@ -75,7 +75,7 @@ class CatalogueSource:
             rounds=environment.rounds,
             seed=seed,
             told={"attraction": setting.model.attraction},
-            **_worked_out(experiment.options, environment.rounds),
+            **worked_out(experiment.options, environment.rounds),
         )
         return ranker, rr.simulate(ranker, setting.model, environment.rounds, seed)
 
@@ -129,7 +129,10 @@ class Experiment:
 
 
 class Result(NamedTuple):
-    """What came of an experiment: a row of the results. All but the last five say what was run."""
+    """What came of an experiment: a row of the results. All but the last six say what was run.
+
+    ``measures`` are further curves by name, at the same checkpoints as regret.
+    """
 
     id: str
     environment: str
@@ -146,6 +149,7 @@ class Result(NamedTuple):
     clicks: int
     seconds: float
     optimum: str
+    measures: Mapping[str, Sequence[float]] = {}  # never changed
 
 
 def run_one(experiment: Experiment) -> Result:
@@ -175,15 +179,18 @@ def run_one(experiment: Experiment) -> Result:
         clicks=int(played.clicks[-1]),
         seconds=played.seconds,
         optimum=played.optimum,
+        measures=getattr(played, "measures", {}),
     )
 
 
 def kinds(ranker: str, source: Source) -> list[type[Any]]:
     """The classes that an experiment runs, as far as they are known by name: ranker and click model."""
     from recurrank.clicks.model import models
+    from recurrank.rankers.documents import registered as of_documents
     from recurrank.rankers.ranker import registered
 
-    found = (registered().get(ranker.partition(":")[0]), models().get(getattr(source, "clicks", "").partition(":")[0]))
+    rankers: dict[str, Any] = {**registered(), **of_documents()}
+    found = (rankers.get(ranker.partition(":")[0]), models().get(getattr(source, "clicks", "").partition(":")[0]))
     return [kind for kind in found if kind is not None]
 
 
@@ -195,7 +202,7 @@ def code_of(experiment: Experiment) -> str:
         return uuid.uuid4().hex[:12]
 
 
-def _worked_out(options: Mapping[str, Any], rounds: int) -> dict[str, Any]:
+def worked_out(options: Mapping[str, Any], rounds: int) -> dict[str, Any]:
     """Options with powers of the horizon as numbers."""
     powers = {name: POWER.fullmatch(value) for name, value in options.items() if isinstance(value, str)}
     return {**options, **{name: float(rounds) ** float(power[1]) for name, power in powers.items() if power}}
@@ -229,29 +236,32 @@ def try_options(rankers: Mapping[str, Mapping[str, Any]], environment: Environme
     for label, options in rankers.items():
         if options:
             features = np.eye(environment.positions + 1)
-            make(label.partition(":")[0], features=features, **size, **_worked_out(options, environment.rounds))
+            make(label.partition(":")[0], features=features, **size, **worked_out(options, environment.rounds))
 
 
-def parse_rankers(text: str | Iterable[str]) -> dict[str, dict[str, Any]]:
+def parse_rankers(text: str | Iterable[str], known: Mapping[str, type[Ranker]] | None = None) -> dict[str, dict[str, Any]]:
     """The rankers asked for, with their options; ValueError for one that does not exist or an option that it does not take.
+
+    ``known`` are those to choose from, by default all that are registered.
 
     >>> parse_rankers("recurrank, toprank:delta=T^-1")
     {'recurrank': {}, 'toprank:delta=T^-1': {'delta': 'T^-1'}}
     """
     from recurrank.rankers.ranker import registered
 
+    known = registered() if known is None else known
     rankers: dict[str, dict[str, Any]] = {}
     for label in split_names(text) if isinstance(text, str) else text:
         name, options = labels.parse(label, "rankers")
-        if name not in registered():
-            raise ValueError(f"rankers: {name!r} is unknown; choose from {', '.join(sorted(registered()))}")
-        takes = registered()[name].declared()
+        if name not in known:
+            raise ValueError(f"rankers: {name!r} is unknown; choose from {', '.join(sorted(known))}")
+        takes = known[name].declared()
         for option in options:
             if option not in takes:
                 raise ValueError(f"rankers: {label!r}: {option!r} is not an option; {name} takes {', '.join(takes) or 'none'}")
         rankers[label] = options
     if not rankers:
-        raise ValueError(f"rankers: none given; choose from {', '.join(sorted(registered()))}")
+        raise ValueError(f"rankers: none given; choose from {', '.join(sorted(known))}")
     return rankers
 
 

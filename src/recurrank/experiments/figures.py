@@ -41,27 +41,32 @@ def pretty(ranker: str) -> str:
     >>> pretty("cascade-linucb"), pretty("toprank:delta=T^-1")
     ('CascadeLinUCB', 'TopRank (delta=T^-1)')
     """
+    from recurrank.rankers.documents import registered as of_documents
     from recurrank.rankers.ranker import registered
 
     name, _, options = ranker.partition(":")
-    title = registered()[name].__name__ if name in registered() else name
+    known: dict[str, Any] = {**registered(), **of_documents()}
+    title = known[name].__name__ if name in known else name
     return f"{title} ({options.replace(':', ', ')})" if options else title
 
 
 STYLE: Any = {"font.size": 8, "axes.linewidth": 0.6, "pdf.fonttype": 42, "svg.fonttype": "none"}
 
 
-def draw_curves(figures: dict[str, list[Curve]], *paths: Path, log: tuple[str, ...] = ()) -> None:
+REGRET = "regret (lost clicks)"
+
+
+def draw_curves(figures: dict[str, list[Curve]], *paths: Path, log: tuple[str, ...] = (), label: str = REGRET) -> None:
     """:func:`regret_figure` into every path."""
     from matplotlib import rc_context
 
     with rc_context(STYLE):
-        figure = regret_figure(figures, log)
+        figure = regret_figure(figures, log, label)
         for path in paths:  # no time of writing in the file: the same results give the same bytes
             figure.savefig(path, dpi=300, metadata={"CreationDate": None} if path.suffix == ".pdf" else None)
 
 
-def regret_figure(figures: dict[str, list[Curve]], log: tuple[str, ...] = ()) -> Figure:
+def regret_figure(figures: dict[str, list[Curve]], log: tuple[str, ...] = (), label: str = REGRET) -> Figure:
     """One panel per environment, one curve per ranker, a logarithmic regret axis for the environments in ``log``."""
     from matplotlib import rc_context
     from matplotlib.figure import Figure
@@ -71,7 +76,7 @@ def regret_figure(figures: dict[str, list[Curve]], log: tuple[str, ...] = ()) ->
         panels = figure.subplots(1, len(figures), squeeze=False)[0]
         for panel, (title, curves) in zip(panels, figures.items(), strict=True):
             _draw_panel(panel, title, curves, title in log)
-        panels[0].set_ylabel("regret (lost clicks)")
+        panels[0].set_ylabel(label)
     return figure
 
 

@@ -12,6 +12,7 @@ import math
 import os
 import platform
 import re
+import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -43,6 +44,7 @@ class Report:
         log: environments with a logarithmic regret axis.
         bound: whether the figures show Theorem 1's bound (the page has it on a click).
         elapsed: seconds that the runs took together, as the user's clock saw them.
+        command: what was typed to make it, for reproduce.txt.
 
     """
 
@@ -53,10 +55,11 @@ class Report:
     log: tuple[str, ...] = ()
     bound: bool = False
     elapsed: float = 0.0
+    command: str = ""
 
 
 def write_report(folder: Path, results: list[Result], report: Report) -> list[Path]:
-    """Write report.html, table.tex and the figures as .png and .pdf; the paths written."""
+    """Write report.html, table.tex, reproduce.txt and the figures as .png and .pdf; the paths written."""
     figures = curves(results)
     if report.bound:
         for environment, bound in bounds(results).items():
@@ -71,11 +74,34 @@ def write_report(folder: Path, results: list[Result], report: Report) -> list[Pa
     with _whole(written[-1]) as path:
         draw_curves(figures, path, log=report.log)
     rows = summary(results, report.published)
-    for name, text in (("table.tex", tex_table(rows)), ("report.html", page(results, rows, report))):
-        written.append(folder / name)
-        with _whole(written[-1]) as path:
-            path.write_text(text, encoding="utf-8")
+    for name, text in (
+        ("table.tex", tex_table(rows)),
+        ("report.html", page(results, rows, report)),
+        ("reproduce.txt", reproduce(results, report)),
+    ):
+        written.append(write_text(folder / name, text))
     return written
+
+
+def write_text(path: Path, text: str) -> Path:
+    """Put a file of text in place whole."""
+    with _whole(path) as partial:
+        partial.write_text(text, encoding="utf-8")
+    return path
+
+
+def reproduce(results: list[Result], report: Report) -> str:
+    """All that it takes to get the same numbers again: command, versions, data and seeds."""
+    lines = [report.title, "", "command:", f"    {report.command or 'run from Python'}", "", "versions:"]
+    lines += [f"    {name} {metadata.version(name)}" for name in ("recurrank", "numpy", "numba", "scipy")]
+    lines += [f"    Python {platform.python_version()}, {platform.system()}, {processor()}", ""]
+    lines += ["experiments (rounds; data; runs; fingerprint of the sources; seed of run r):"]
+    for (environment, ranker), group in grouped(results).items():
+        first, runs = group[0], [result.run for result in group]
+        spread = f"runs {min(runs)} to {max(runs)}"
+        seed = f"numpy.random.SeedSequence([{zlib.crc32(environment.encode())}, r])"
+        lines.append(f"    {environment} {ranker}: {first.rounds:,}; {first.data}; {spread}; {first.code}; {seed}")
+    return "\n".join(lines) + "\n"
 
 
 def needs_plotly() -> None:
@@ -310,6 +336,6 @@ def processor() -> str:
 
 
 def _files(drawn: list[str]) -> str:
-    names = ["results.parquet", "table.tex", "regret.png"]
+    names = ["results.parquet", "table.tex", "regret.png", "reproduce.txt"]
     names += [file for name in drawn for file in _figure_files(name)]
     return ", ".join(f'<a href="{name}">{name}</a>' for name in names)

@@ -6,6 +6,7 @@ ones, never half of them. Rows remember the sources they were computed by: a row
 
 from __future__ import annotations
 
+import json
 import os
 import time
 from collections.abc import Iterable
@@ -136,18 +137,25 @@ def read_results(path: Path) -> tuple[list[Result], dict[str, str]]:
         raise ValueError(f"{path}: not a file of results ({error}); move it away or give another folder") from error
     rows = [Result(*values) for values in zip(*columns.values(), strict=True)]
     arrays = [
-        row._replace(checkpoints=np.array(row.checkpoints, np.int64), regret=np.array(row.regret, np.float64)) for row in rows
+        row._replace(
+            checkpoints=np.array(row.checkpoints, np.int64),
+            regret=np.array(row.regret, np.float64),
+            measures=json.loads(str(row.measures)),
+        )
+        for row in rows
     ]
     return arrays, notes
 
 
 def _schema(pa: Any) -> Any:
-    kinds = dict.fromkeys(("id", "environment", "ranker", "data", "code", "optimum"), pa.string())
+    kinds = dict.fromkeys(("id", "environment", "ranker", "data", "code", "optimum", "measures"), pa.string())
     kinds |= {"checkpoints": pa.list_(pa.int64()), "regret": pa.list_(pa.float64()), "seconds": pa.float64()}
     return pa.schema([(field, kinds.get(field, pa.int64())) for field in Result._fields])
 
 
 def _plain(value: Any) -> Any:
+    if isinstance(value, dict):
+        return json.dumps({name: list(map(float, curve)) for name, curve in value.items()})
     return value.tolist() if isinstance(value, np.ndarray) else value
 
 

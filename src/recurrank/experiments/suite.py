@@ -10,7 +10,7 @@ from typing import Any
 
 from recurrank._arrays import as_count
 from recurrank.experiments.comparison import Comparison
-from recurrank.experiments.experiment import Environment, Experiment, cross, parse_rankers, split_names, try_options
+from recurrank.experiments.experiment import Environment, Experiment, Result, cross, parse_rankers, split_names, try_options
 from recurrank.experiments.report import Report, needs_plotly, write_report
 from recurrank.experiments.results import ResultsFile
 from recurrank.experiments.runner import Progress, run
@@ -72,6 +72,7 @@ class Suite:
         bound: bool = False,
         progress: Progress | None = None,
         say: Callable[[str], None] | None = None,
+        command: str = "",
     ) -> Comparison:
         """Run what is not finished, and write the report.
 
@@ -82,6 +83,7 @@ class Suite:
             bound: whether the figures show Theorem 1's bound.
             progress: called with the rounds and the runs that are done.
             say: called with a line for people, for example that earlier rows are reused.
+            command: what was typed to start it, for the report's reproduce.txt.
 
         """
         say = say or (lambda line: None)
@@ -99,8 +101,12 @@ class Suite:
                     say(f"{done} are finished and kept in {folder}; the same call goes on from there")
                 raise
             if file is not None and folder is not None:
-                write_report(folder, results, replace(self.report, bound=bound, elapsed=file.seconds))
+                self.write(folder, results, replace(self.report, bound=bound, elapsed=file.seconds, command=command))
         return Comparison(results, self.report.published)
+
+    def write(self, folder: Path, results: list[Result], report: Report) -> None:
+        """Write the report into a folder."""
+        write_report(folder, results, report)
 
     def _tell(self, file: ResultsFile, say: Callable[[str], None]) -> None:
         if file.outdated:

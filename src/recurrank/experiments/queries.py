@@ -1,0 +1,227 @@
+"""Rankers of documents on judged queries (LETOR files), under simulated users; as data."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+
+from recurrank import labels
+from recurrank._arrays import as_count
+from recurrank.clicks.optimum import FOUND
+from recurrank.experiments.experiment import Environment, Experiment, Result, cross, parse_rankers, split_names, worked_out
+from recurrank.experiments.figures import draw_curves, pretty
+from recurrank.experiments.report import Report, write_report, write_text
+from recurrank.experiments.suite import Suite
+from recurrank.experiments.summary import curves, grouped, standard_error
+from recurrank.queries.dataset import Queries, fingerprint, read
+from recurrank.queries.simulation import simulate
+from recurrank.queries.users import Users, make_users
+from recurrank.rankers.anchored import Anchored
+from recurrank.rankers.contextual import BASELINES
+from recurrank.rankers.documents import registered
+from recurrank.rankers.ranker import Ranker
+
+RANKERS = "pdgd,anchored"
+USERS = "perfect,navigational,informational"
+POSITIONS = 10
+LARGE = 1 << 28
+"""Bytes of a file (a quarter of it, where it is packed) from which on it is converted to a map."""
+
+
+def kinds() -> dict[str, Any]:
+    """Every ranker that takes queries, by name; your own by being registered with ``rankers.documents.register``."""
+    return {**registered(), "anchored": Anchored, **BASELINES}
+
+
+class Played(NamedTuple):
+    """A run as experiments keep it."""
+
+    rounds: Any
+    regret: Any
+    clicks: Any
+    seconds: float
+    optimum: str
+    measures: Mapping[str, list[float]]
+
+
+@dataclass(frozen=True)
+class QuerySource:
+    """Files of judged queries, and users by name.
+
+    Attributes:
+        train: the file whose queries are asked.
+        test: the file that NDCG is measured on.
+        users: who asks, like ``navigational`` or ``navigational:leave=always``.
+        maps: a folder for the maps of large files; empty for the files' own.
+        prints: fingerprints of both files.
+
+    """
+
+    train: str
+    test: str
+    users: str
+    maps: str
+    prints: str
+    units: ClassVar[None] = None
+
+    @property
+    def data(self) -> str:
+        return f"{Path(self.train).name}, {Path(self.test).name} ({self.prints})"
+
+    def play(self, experiment: Experiment, seed: np.random.SeedSequence) -> tuple[Ranker, Any]:
+        """One run: the ranker as it is at the end, and what happened."""
+        train, test = loaded(self.train, self.test, self.maps, self.prints)
+        environment, kind = experiment.environment, kinds()[experiment.ranker.partition(":")[0]]
+        size = {"dim": train.dim, "positions": environment.positions, "rounds": environment.rounds}
+        ranker = kind(seed=seed, **size, **worked_out(experiment.options, environment.rounds))
+        users = parse_users(self.users, train.top, environment.positions)
+        run = simulate(ranker, train, users, environment.rounds, seed, test=test)
+        measures = {"ndcg": run.ndcg.tolist(), "online": run.online.tolist()}
+        return ranker, Played(run.rounds, run.regret, run.clicks, run.seconds, FOUND, measures)
+
+
+@functools.lru_cache(maxsize=1)
+def loaded(train: str, test: str, maps: str, prints: str) -> tuple[Queries, Queries]:
+    """Both files, as wide as the wider one; kept until other files are asked for (``prints`` tells)."""
+    first = open_file(train, maps)
+    second = first if test == train else open_file(test, maps)
+    dim = max(first.dim, second.dim)
+    return first.widened(dim), second.widened(dim)
+
+
+def open_file(path: str, maps: str = "") -> Queries:
+    """A file in memory, or by way of a map where it is large: beside it, or in the folder ``maps``."""
+    file = Path(path)
+    size = file.stat().st_size if file.is_file() else 0
+    large = size > (LARGE // 4 if file.suffix == ".gz" else LARGE)
+    folder = (Path(maps) if maps else file.parent) / f"{file.name}.map"
+    return read(file, folder if large or maps else None)
+
+
+def parse_users(label: str, top: int, positions: int) -> Users:
+    """Users as people write them, with the option ``leave``."""
+    name, options = labels.parse(label, "users")
+    for option in options:
+        if option != "leave":
+            raise ValueError(f"users: {label!r}: {option!r} is not an option; users take leave=always")
+    return make_users(name, top, positions, **options)
+
+
+class QueryRow(NamedTuple):
+    """What a ranker has reached with some users: means over the runs and their standard errors."""
+
+    ranker: str
+    users: str
+    ndcg_mean: float
+    ndcg_se: float
+    online_mean: float
+    seconds_mean: float
+    online_se: float
+    lost_mean: float
+    lost_se: float
+    impressions: int
+    runs: int
+
+
+def query_rows(results: Iterable[Result]) -> list[QueryRow]:
+    """One row per users and ranker."""
+    rows = []
+    for (environment, ranker), group in grouped(results).items():
+        ndcg, online = (np.array([result.measures[name][-1] for result in group]) for name in ("ndcg", "online"))
+        lost = np.array([result.regret[-1] for result in group])
+        seconds = float(np.mean([result.seconds for result in group]))
+        rows.append(
+            QueryRow(
+                ranker, environment, float(ndcg.mean()), standard_error(ndcg), float(online.mean()), seconds,
+                standard_error(online), float(lost.mean()), standard_error(lost), group[0].rounds, len(group),
+            )
+        )  # fmt: skip
+    return rows
+
+
+class QuerySuite(Suite):
+    """A suite of rankers on queries; its report has curves of NDCG as well as of clicks lost."""
+
+    def __post_init__(self) -> None:
+        runs, first = as_count("runs", self.runs), as_count("seed", self.first, least=0)
+        wanted = parse_rankers(self.rankers, kinds())
+        for label, options in wanted.items():
+            kinds()[label.partition(":")[0]](dim=2, positions=POSITIONS, rounds=100, **worked_out(options, 100))
+        experiments: list[Experiment] = []
+        for environment in self.environments:
+            experiments += cross(self.name, environment, wanted, runs, first)
+        object.__setattr__(self, "experiments", experiments)
+
+    def write(self, folder: Path, results: list[Result], report: Report) -> None:
+        """The usual report on clicks lost, with NDCG in words; figures and a table of NDCG beside it."""
+        remarks: dict[str, str] = {}
+        for row in query_rows(results):
+            said = f"{pretty(row.ranker)}: NDCG@{POSITIONS} {row.ndcg_mean:.4f} (s.e. {row.ndcg_se:.4f})"
+            said += f", online {row.online_mean:.1f} ({row.online_se:.1f})"
+            remarks[row.users] = "\n".join(filter(None, [remarks.get(row.users, ""), said]))
+        write_report(folder, results, replace(report, remarks=remarks))
+        for name, label in (("ndcg", f"NDCG@{POSITIONS}"), ("online", "discounted online NDCG")):
+            drawn = curves([result._replace(regret=np.array(result.measures[name])) for result in results])
+            draw_curves(drawn, folder / f"{name}.png", folder / f"{name}.pdf", label=label)
+        write_text(folder / "ndcg.tex", ndcg_table(query_rows(results)))
+
+
+def ndcg_table(rows: list[QueryRow]) -> str:
+    """A table for a paper (booktabs)."""
+    heads = ["users", "ranker", "NDCG", "s.e.", "online", "s.e.", "clicks lost", "s.e."]
+    lines = [
+        r"% needs \usepackage{booktabs}",
+        r"\begin{tabular}{llrrrrrr}",
+        r"\toprule",
+        " & ".join(heads) + r" \\",
+        r"\midrule",
+    ]
+    for row in rows:
+        cells = [row.users, pretty(row.ranker), f"{row.ndcg_mean:.4f}", f"{row.ndcg_se:.4f}", f"{row.online_mean:.1f}"]
+        cells += [f"{row.online_se:.1f}", f"{row.lost_mean:.0f}", f"{row.lost_se:.0f}"]
+        lines.append(" & ".join(cell.replace("_", r"\_") for cell in cells) + r" \\")
+    return "\n".join([*lines, r"\bottomrule", r"\end{tabular}", ""])
+
+
+def suite(
+    train: str | Path,
+    test: str | Path | None = None,
+    rankers: str = RANKERS,
+    users: str = USERS,
+    impressions: int = 10_000,
+    runs: int = 5,
+    seed: int = 0,
+    maps: str | Path | None = None,
+) -> QuerySuite:
+    """Rankers on the queries of a LETOR file, NDCG measured on those of another.
+
+    Args:
+        train: the file whose queries are asked.
+        test: the file that NDCG is measured on; by default ``train``.
+        rankers: names with options, like ``pdgd:learning_rate=0.05``, separated by commas.
+        users: names separated by commas: ``perfect``, ``navigational``, ``informational``, ``position``.
+        impressions: how many queries are asked in each run.
+        runs: of each ranker with each kind of users.
+        seed: the number of the first run; the next ones count up.
+        maps: a folder for the maps of the files; by default large files have theirs beside them.
+
+    """
+    paths = [Path(path) for path in (train, train if test is None else test)]
+    for path in paths:
+        if not path.is_file():
+            raise ValueError(f"{path}: there is no such file")
+    asked_in, tested_on = (str(path.absolute()) for path in paths)
+    folder, prints = "" if maps is None else str(Path(maps).absolute()), " ".join(map(fingerprint, paths))
+    asked, _ = loaded(asked_in, tested_on, folder, prints)
+    rounds, environments = as_count("impressions", impressions), []
+    for label in split_names(users) or [users]:
+        parse_users(label, asked.top, POSITIONS)
+        source = QuerySource(asked_in, tested_on, label, folder, prints)
+        environments.append(Environment(label, source, asked.most, asked.dim, POSITIONS, rounds))
+    lead = f"Simulated users ask the queries of {paths[0].name}; NDCG is measured on those of {paths[1].name}."
+    return QuerySuite(environments, rankers, Report("Queries and documents", lead), runs=runs, first=seed, name="queries")
