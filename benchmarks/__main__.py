@@ -15,6 +15,7 @@ NAMES = [
     "design",
     "embedding",
     "rankers",
+    "copies",
     "start",
     "movielens",
     "paper",

@@ -9,6 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
+Counts = NDArray[np.int32]
 Bools = NDArray[np.bool_]
 Features = NDArray[np.floating[Any]]
 

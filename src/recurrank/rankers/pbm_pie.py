@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from recurrank._arrays import Bools, Floats, Ints
+from recurrank._arrays import Bools, Counts, Floats, Ints
 from recurrank._compiled import hot, inner
 from recurrank.rankers.engines.divergence import kl
 from recurrank.rankers.engines.propensity import half_explored
@@ -37,8 +37,8 @@ class State(NamedTuple):
     clicks: Ints  # (L,)
     mean: Floats  # (L,) theta_hat; 0 for items never shown
     weight: Floats  # (L,) sum_l kappa_l N_kl
-    shown: Ints  # (L, K)
-    hits: Ints  # (L, K)
+    shown: Counts  # (L, K)
+    hits: Counts  # (L, K)
     examination: Floats  # (K,)
     constants: Floats  # (1,) 1 + epsilon
     clock: Ints  # (1,) slates served
@@ -138,8 +138,8 @@ class PBMPIE(Ranker):
             clicks=np.zeros(items, np.int64),
             mean=np.zeros(items),
             weight=np.zeros(items),
-            shown=np.zeros((items, size), np.int64),
-            hits=np.zeros((items, size), np.int64),
+            shown=np.zeros((items, size), np.int32),
+            hits=np.zeros((items, size), np.int32),
             examination=known,
             constants=np.array([1.0 + epsilon]),
             clock=np.zeros(1, np.int64),

@@ -346,7 +346,10 @@ def unflatten(like: Any, shared: tuple[str, ...], arrays: dict[str, np.ndarray[A
         if name in shared:
             parts.append(part)
         else:
-            parts.append(unflatten(part, shared, arrays, path) if isinstance(part, tuple) else arrays[path])
+            if isinstance(part, tuple):
+                parts.append(unflatten(part, shared, arrays, path))
+            else:
+                parts.append(arrays[path].astype(part.dtype, copy=False))  # counts had 64 bits once
     return kind(*parts)
 
 

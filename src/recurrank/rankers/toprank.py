@@ -35,9 +35,8 @@ from typing import Annotated, Any, NamedTuple
 
 import numba
 import numpy as np
-from numpy.typing import NDArray
 
-from recurrank._arrays import Bools, Floats, Ints
+from recurrank._arrays import Bools, Counts, Floats, Ints
 from recurrank._compiled import hot, inner, loop
 from recurrank.rankers.options import failure
 from recurrank.rankers.ranker import Buffer, Items, Ranker, Seed, copied, nothing_served, register
@@ -47,8 +46,6 @@ SIZE, FRONT, VERSION, PAIRED, LOGGED, EDGES, EVENTS, LATE, MIXED, SQUARE = 0, 1,
 EMPTY = -1
 LARGEST_SQUARE = 1500
 """Up to this many items the pairs of the first block are kept in a square: 9 MB, and no search for a pair."""
-
-Counts = NDArray[np.int32]
 
 
 class State(NamedTuple):
@@ -527,16 +524,31 @@ class TopRank(Ranker):
         self.state, self.due = state, False
 
     def _copied(self, into: Any) -> Any:
-        state, logged, edges = self.state, self.state.counts[LOGGED], self.state.counts[EDGES]
-        # Most of the tables is empty: what is not written costs nothing to copy.
-        whole = copied(state._replace(log=state.log[:logged], edges=state.edges[:edges]), self.from_catalogue, into)
-        log, edge = np.zeros(state.log.shape, np.int32), np.zeros(state.edges.shape, np.int64)  # not yet in memory
-        log[:logged], edge[:edges] = whole.log, whole.edges
-        return whole._replace(log=log, edges=edge)
+        """Of two long tables, mostly empty, only the beginnings are copied; three fields need no copy at all."""
+        state, items = self.state, len(self.state.clicks)
+        never_changed = "column", "needed"
+        apart = {
+            "log": _beginning(state, into, "log", LOGGED),
+            "edges": _beginning(state, into, "edges", EDGES),
+            "scratch": np.zeros(items, np.int64) if into is None else into.scratch,  # zero between rounds
+        }
+        return copied(state, (*never_changed, *apart), into)._replace(**apart)
 
     def unpack(self, values: dict[str, Any], arrays: dict[str, np.ndarray[Any, Any]]) -> None:
         super().unpack(values, arrays)
         self.due = bool(self.state.counts[SIZE] < self.positions and not self.state.counts[MIXED])
+
+
+def _beginning(state: State, into: State | None, name: str, count: int) -> Any:
+    """A copy of a table of which only some rows are used and the others zero, in the memory of ``into`` if that has room."""
+    table, used = getattr(state, name), state.counts[count]
+    room: Any = getattr(into, name, None)
+    if into is None or room.shape != table.shape:
+        room = np.zeros(table.shape, table.dtype)  # what is not written takes no memory yet
+    else:
+        room[used : into.counts[count]] = 0
+    room[:used] = table[:used]
+    return room
 
 
 register(State, TopRank)

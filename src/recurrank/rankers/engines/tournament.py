@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from recurrank._arrays import Floats, Ints
+from recurrank._arrays import Counts, Floats, Ints
 from recurrank._compiled import hot, inner, rare
 
 LEVEL, X, AHEAD, MARGIN = 0, 1, 2, 3
@@ -35,8 +35,8 @@ SLACK = 1e-10
 class Arms(NamedTuple):
     """K bandits of L arms in B blocks of S each; what fills up the last block is never chosen."""
 
-    seen: Ints  # (K, B, S) how often each arm was chosen
-    clicks: Ints  # (K, B, S) and rewarded
+    seen: Counts  # (K, B, S) how often each arm was chosen
+    clicks: Counts  # (K, B, S) and rewarded
     base: Floats  # (K, B, S) its line
     rise: Floats  # (K, B, S)
     block_base: Floats  # (K, B) the line that a block stays below
@@ -60,8 +60,8 @@ def no_arms(bandits: int, items: int) -> Arms:
     base = np.full(shape, UNSEEN)
     base.reshape(bandits, -1)[:, items:] = -1.0
     return Arms(
-        seen=np.zeros(shape, np.int64),
-        clicks=np.zeros(shape, np.int64),
+        seen=np.zeros(shape, np.int32),
+        clicks=np.zeros(shape, np.int32),
         base=base,
         rise=np.zeros(shape),
         block_base=np.zeros((bandits, blocks)),

@@ -1,0 +1,41 @@
+"""A copy of every ranker at 10^5 items, and a view renewed in the memory of an earlier one, as the service does."""
+
+from __future__ import annotations
+
+import statistics
+import time
+
+import recurrank as rr
+from benchmarks.measure import Figure, at_most
+from benchmarks.rankers import OWN
+
+ITEMS, POSITIONS, ROUNDS, ANSWERS, REPEAT = 100_000, 10, 2_000, 16, 15
+
+
+def run() -> list[Figure]:
+    problem = rr.synthetic(items=ITEMS, dim=10, seed=0)
+    return [figure for name in rr.rankers.names() for figure in _one(name, problem)]
+
+
+def _one(name: str, problem: rr.Problem) -> list[Figure]:
+    """In processor time, the median of some copies, each after a few more answers."""
+    options = {"attraction": problem.attraction.tolist()} if name == "oracle" else {}
+    ranker = rr.rankers.make(name, features=problem.features, positions=POSITIONS, rounds=10**6, seed=0, **options)
+    model = rr.clicks.make(OWN.get(name, "document"), problem.attraction, POSITIONS)
+    rr.simulate(ranker, model, ROUNDS, seed=1)
+    view, retired = ranker.copy(), ranker.copy()
+    copies, views = [], []
+    for seed in range(REPEAT):
+        for _ in range(ANSWERS):
+            ranker.learn(ranker.rank(), [False] * POSITIONS)
+        began = time.process_time()
+        ranker.copy()
+        copies.append(time.process_time() - began)
+        began = time.process_time()
+        view, retired = ranker.copy(seed, into=retired), view
+        views.append(time.process_time() - began)
+        view.rank()
+    return [
+        at_most(f"{name}, copy()", statistics.median(copies) * 1e3, 1.0, "ms", f"L = {ITEMS:,}, processor time"),
+        at_most(f"{name}, a view renewed", statistics.median(views) * 1e3, 2.0, "ms", ""),
+    ]
