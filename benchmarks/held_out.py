@@ -42,10 +42,10 @@ def usual(name: str, pages: Pages) -> FittedModel:
 
 
 def _em(pages: Pages, browsing: bool) -> tuple[np.ndarray, np.ndarray]:
-    shown, positions = pages.items >= 0, pages.items.shape[1]
+    positions = pages.items.shape[1]
     cells = positions**2 if browsing else positions
-    cell = last_clicks(pages.clicks, pages.lengths) if browsing else np.broadcast_to(np.arange(positions), pages.items.shape)
-    i, x, n, c = collapse(pages.items[shown], cell[shown].astype(np.int32), pages.clicks[shown], cells)
+    cell = last_clicks(pages.clicks, pages.lengths) if browsing else np.arange(positions, dtype=np.int32)[None, :]
+    i, x, n, c = collapse(pages.items, cell, pages.clicks, len(pages.pairs), cells)
     a, e = np.full(len(pages.pairs), 0.5), np.full(cells, 0.5)
     for _ in range(STEPS):
         both = a[i] * e[x]

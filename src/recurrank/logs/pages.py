@@ -19,7 +19,7 @@ import numpy as np
 
 from recurrank._arrays import Bools, Ints
 from recurrank._compiled import apart
-from recurrank.logs.sessions import EMPTY, Sessions
+from recurrank.logs.sessions import EMPTY, Codes, Sessions
 
 OTHER_NAMES = {
     "query": ("query_id", "context", "key"),
@@ -87,6 +87,18 @@ def columns_of(names: list[str]) -> dict[str, str]:
         if name is not None:
             found[ours] = name
     return found
+
+
+def coded(batch: Batch) -> Batch:
+    """The same pages with items as numbers and a dictionary: checks and sessions need numbers, and texts are large."""
+    pa = arrow()
+    items = batch.pages["items"]
+    if items.null_count or not pa.types.is_list(items.type) or not pa.types.is_string(items.type.value_type):
+        return batch
+    begin = items.offsets.to_numpy()
+    values = items.values.slice(begin[0], begin[-1] - begin[0]).dictionary_encode()
+    lists = pa.ListArray.from_arrays(pa.array(begin - begin[0]), values)
+    return batch._replace(pages=batch.pages.set_column(batch.pages.schema.get_field_index("items"), "items", lists))
 
 
 def complaints(batch: Batch) -> dict[int, Bad]:
@@ -210,6 +222,15 @@ def as_time(column: Any) -> Any:
     return pa.compute.round(whole).cast(pa.int64()).cast(pa.timestamp("us")).cast(kind)
 
 
+def _coded(column: Any) -> tuple[Codes, list[str]]:
+    """Numbers of a column's values in the order of their first appearance, and the values as texts."""
+    pa = arrow()
+    encoded = column if pa.types.is_dictionary(column.type) else column.combine_chunks().dictionary_encode()
+    chunks = encoded.unify_dictionaries().chunks if isinstance(encoded, pa.ChunkedArray) else [encoded]
+    codes = np.concatenate([chunk.indices.to_numpy() for chunk in chunks]).astype(np.int32, copy=False)
+    return codes, chunks[0].dictionary.cast(pa.string()).to_pylist()
+
+
 def sessions_of(table: Any) -> Sessions:
     """Sessions from a table whose rows were checked."""
     pa = arrow()
@@ -217,17 +238,15 @@ def sessions_of(table: Any) -> Sessions:
     lengths = _sizes(table["items"].combine_chunks())
     width = int(lengths.max())
     here: Bools = np.arange(width)[None, :] < lengths[:, None]
-    encoded = pa.compute.list_flatten(table["items"]).combine_chunks().dictionary_encode()
+    item_codes, item_ids = _coded(pa.compute.list_flatten(table["items"]))
     items = np.full((len(lengths), width), EMPTY, np.int32)
-    items[here] = encoded.indices.to_numpy()
+    items[here] = item_codes
     clicks = np.zeros((len(lengths), width), np.uint8)
     clicks[here] = pa.compute.list_flatten(table["clicks"]).cast(pa.uint8()).to_numpy()
     if "query" in names:
-        queries = table["query"].combine_chunks().dictionary_encode()
-        query, query_ids = queries.indices.to_numpy().astype(np.int32), queries.dictionary.cast(pa.string()).to_pylist()
+        query, query_ids = _coded(table["query"])
     else:
         query, query_ids = np.zeros(len(lengths), np.int32), [""]
-    item_ids = encoded.dictionary.cast(pa.string()).to_pylist()
     optional: dict[str, Any] = {}
     if "time" in names and not table["time"].null_count:
         times = as_time(table["time"].combine_chunks())

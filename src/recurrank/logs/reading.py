@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import csv
+from collections import deque
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from recurrank.logs.formats import counts, joined, lists, long
-from recurrank.logs.pages import Bad, Batch, arrow, complaints, sessions_of
+from recurrank.logs.pages import Bad, Batch, arrow, coded, complaints, sessions_of
 from recurrank.logs.sessions import Counts, Sessions
 
 Log = Sessions | Counts
+
+AHEAD = 2
+"""Batches that are checked while the next one is read."""
 
 
 def read(log: Log | str | Path, *, skip_bad: bool = False) -> Log:
@@ -39,8 +44,8 @@ def read(log: Log | str | Path, *, skip_bad: bool = False) -> Log:
         if not skip_bad:
             raise ValueError(str(error))
 
-    tables = [pa.Table.from_batches([sound(path, batch, skip_bad)[0]]) for batch in batches(path, kind, bad_line)]
-    tables = [table for table in tables if len(table)]
+    checked = _ahead(lambda batch: sound(path, batch, skip_bad)[0], batches(path, kind, bad_line))
+    tables = [pa.Table.from_batches([pages]) for pages in checked if len(pages)]
     if not tables:
         raise ValueError(f"{path}: no pages in it")
     try:
@@ -48,6 +53,18 @@ def read(log: Log | str | Path, *, skip_bad: bool = False) -> Log:
     except pa.ArrowInvalid:
         table = pa.concat_tables(tables, promote_options="permissive")
     return sessions_of(table)
+
+
+def _ahead(check: Callable[[Batch], Any], given: Iterator[Batch]) -> Iterator[Any]:
+    """What ``check`` makes of each batch, in order, while the next ones are read."""
+    with ThreadPoolExecutor(AHEAD) as pool:
+        waiting: deque[Any] = deque()
+        for batch in given:
+            waiting.append(pool.submit(check, batch))
+            if len(waiting) > AHEAD:
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()
 
 
 def pages_only(log: Log, what: str) -> Sessions:
@@ -98,6 +115,7 @@ def batches(path: Path, kind: str, bad: Callable[[Bad], None]) -> Iterator[Batch
 def sound(path: Path, batch: Batch, skip_bad: bool) -> tuple[Any, list[Bad]]:
     """The sound pages of a batch, and what is wrong with the others; ValueError for the first of them unless ``skip_bad``."""
     pa = arrow()
+    batch = coded(batch)
     bad = complaints(batch)
     if not bad:
         return batch.pages, []

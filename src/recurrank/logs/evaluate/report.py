@@ -14,7 +14,7 @@ from recurrank._frames import frame
 from recurrank.logs.evaluate.modelled import covered, direct, position
 from recurrank.logs.evaluate.policy import policy_of
 from recurrank.logs.evaluate.result import Estimate
-from recurrank.logs.evaluate.weighting import doubly_robust, weighted
+from recurrank.logs.evaluate.weighting import Weighing, doubly_robust, weighted
 from recurrank.logs.evaluate.weights import Refused
 from recurrank.logs.reading import Log, pages_only, read
 
@@ -116,7 +116,7 @@ def evaluate(
         names = ["direct"]
     elif estimators is None and len(sessions) > MANY:
         names.remove("position")
-    rows = []
+    rows, weighing = [], Weighing(sessions, asked)
     for name in names:
         try:
             if asked.ranker is not None and name != "direct":
@@ -128,9 +128,9 @@ def evaluate(
             elif name == "position":
                 rows.append(position(sessions, asked))
             elif name == "cascade-dr":
-                rows.append(doubly_robust(sessions, asked, interval, seed))
+                rows.append(doubly_robust(weighing, interval, seed))
             else:
-                rows.append(weighted(sessions, asked, name, interval, seed))
+                rows.append(weighted(weighing, name, interval, seed))
         except Refused as reason:
             nothing = float("nan")
             rows.append(Estimate(name, nothing, nothing, nothing, nothing, 0.0, str(reason)))

@@ -17,6 +17,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import cache, partial
+from typing import NamedTuple
 
 import numpy as np
 
@@ -24,30 +26,58 @@ from recurrank._arrays import Bools, Floats
 from recurrank.logs.evaluate.intervals import bernstein, bootstrap
 from recurrank.logs.evaluate.policy import Policy
 from recurrank.logs.evaluate.result import Estimate
-from recurrank.logs.evaluate.weights import check, effective, marginal, prefix
+from recurrank.logs.evaluate.weights import Refused, check, effective, marginal, prefix
 from recurrank.logs.sessions import EMPTY, Codes, Marks, Pairs, Sessions, code_pairs, pairs_of
 
 SHRINK = 10.0
 """Pages that the click rate of a position is worth in the baseline of an item there."""
 
 
-def weighted(log: Sessions, policy: Policy, name: str, interval: str, seed: int) -> Estimate:
+class Weighing:
+    """The weights of a log's pages for a policy, each kind computed once for all estimators that need it."""
+
+    def __init__(self, log: Sessions, policy: Policy) -> None:
+        self.log, self.policy = log, policy
+        active: Bools = log.items != EMPTY
+        if policy.target is not None:
+            active &= policy.target[log.query] != EMPTY
+        self.active = active
+        self.marginal, self.prefix = (cache(partial(self._checked, kind)) for kind in (marginal, prefix))
+
+    def _checked(self, kind: Callable[[Sessions, Policy], Floats]) -> Weights | Refused:
+        try:
+            weights: Floats = kind(self.log, self.policy)
+            weights[~self.active] = 0.0
+            check(weights, self.active)
+        except Refused as reason:
+            return reason
+        return Weights(weights, float(effective(weights)[self.active.any(axis=0)].min()))
+
+
+class Weights(NamedTuple):
+    """Weights by page and position, zero where the page or the policy has no such position; the least effective sample size."""
+
+    values: Floats
+    effective: float
+
+
+def weighted(weighing: Weighing, name: str, interval: str, seed: int) -> Estimate:
     """iips, rips, sn-iips or sn-rips."""
-    weights, active = _checked(log, policy, prefix if name.endswith("rips") else marginal)
-    earned = weights * log.clicks
-    least = float(effective(weights)[active.any(axis=0)].min())
+    weights, least = _answer(weighing.prefix() if name.endswith("rips") else weighing.marginal())
+    earned = weights * weighing.log.clicks
     if name.startswith("sn-"):
-        present = active.any(axis=0)
-        expected = weights[:, present] / active.mean(axis=0)[present]  # 1 in mean
+        present = weighing.active.any(axis=0)
+        expected = weights[:, present] / weighing.active.mean(axis=0)[present]  # 1 in mean
         value = float((earned[:, present].sum(axis=0) / np.maximum(expected.sum(axis=0), 1e-300)).sum())
         return Estimate(name, value, *bootstrap(earned[:, present], expected, seed), least)
     pages = earned.sum(axis=1)
     return Estimate(name, float(pages.mean()), *_interval(pages, weights, interval, seed), least)
 
 
-def doubly_robust(log: Sessions, policy: Policy, interval: str, seed: int) -> Estimate:
+def doubly_robust(weighing: Weighing, interval: str, seed: int) -> Estimate:
     """cascade-dr."""
-    weights, active = _checked(log, policy, prefix)
+    weights, least = _answer(weighing.prefix())
+    log, policy, active = weighing.log, weighing.policy, weighing.active
     pages = np.zeros(len(log))
     half = np.arange(len(log)) % 2 == 1
     pairs, coded = pairs_of(log)
@@ -56,18 +86,13 @@ def doubly_robust(log: Sessions, policy: Policy, interval: str, seed: int) -> Es
         rate = _rates(coded[~fold], log.clicks[~fold], len(pairs))
         there, asked = (rate[rows[fold], np.arange(log.positions)] for rows in (coded, wanted))
         pages[fold] = np.where(active[fold], asked + weights[fold] * (log.clicks[fold] - there), 0.0).sum(axis=1)
-    least = float(effective(weights)[active.any(axis=0)].min())
     return Estimate("cascade-dr", float(pages.mean()), *_interval(pages, weights, interval, seed), least)
 
 
-def _checked(log: Sessions, policy: Policy, kind: Callable[[Sessions, Policy], Floats]) -> tuple[Floats, Bools]:
-    """Weights, zero where the page or the policy has no such position, and where both have it; or a refusal."""
-    active: Bools = log.items != EMPTY
-    if policy.target is not None:
-        active &= policy.target[log.query] != EMPTY
-    weights: Floats = np.where(active, kind(log, policy), 0.0)
-    check(weights, active)
-    return weights, active
+def _answer(found: Weights | Refused) -> Weights:
+    if isinstance(found, Refused):
+        raise found
+    return found
 
 
 def _interval(pages: Floats, weights: Floats, interval: str, seed: int) -> tuple[float, float, float]:

@@ -16,8 +16,9 @@ from __future__ import annotations
 import numpy as np
 
 from recurrank._arrays import Bools, Floats
+from recurrank._compiled import apart
 from recurrank.logs.evaluate.policy import Policy
-from recurrank.logs.sessions import EMPTY, Sessions
+from recurrank.logs.sessions import EMPTY, Codes, Sessions
 
 LEAST_SAMPLE = 20
 """The smallest effective sample size that is answered with."""
@@ -31,51 +32,64 @@ class Refused(ValueError):
     """The log cannot answer; the message is the reason."""
 
 
-def follows(log: Sessions, policy: Policy) -> Bools:
-    """Where the logged page shows what the policy would; a position that neither has counts as followed."""
-    assert policy.target is not None
-    agrees: Bools = log.items == policy.target[log.query]
-    return agrees
-
-
 def marginal(log: Sessions, policy: Policy) -> Floats:
-    """The weights w_k."""
+    """The weights w_k; a position that neither the page nor the policy has counts as followed."""
     if policy.target is None:
         return np.ones(log.items.shape)
     if log.propensity is None:
         raise Refused("the log has no propensities: it does not say how probable what it shows was")
-    weights: Floats = follows(log, policy) / log.propensity
-    return weights
+    return _weights(log.items, log.query, policy.target, log.propensity, False, False)
 
 
 def prefix(log: Sessions, policy: Policy) -> Floats:
     """The weights W_k."""
     if policy.target is None:
         return np.ones(log.items.shape)
-    agrees = np.logical_and.accumulate(follows(log, policy), axis=1)
-    weights: Floats = agrees / np.cumprod(_conditional(log), axis=1)
-    return weights
-
-
-def _conditional(log: Sessions) -> Floats:
-    """P(a_k | a_1, ..., a_(k-1)), where it follows from what the log has."""
     if log.propensity is None:
         raise Refused("the log has no propensities: it does not say how probable what it shows was")
     if log.joint is None:
         raise Refused("the log has no joint probabilities of pages: those of prefixes do not follow from single positions")
-    shown = log.items != EMPTY
-    p = np.where(shown, log.propensity, 1.0)
-    if np.allclose(np.prod(p, axis=1), log.joint, rtol=SAME, atol=0):
-        return p
-    candidates = 1 / p[:, :1]
-    uniform = np.where(shown, 1 / np.maximum(candidates - np.arange(p.shape[1]), 1), 1.0)
-    if np.allclose(p[shown], np.broadcast_to(1 / candidates, p.shape)[shown], rtol=SAME) and np.allclose(
-        np.prod(uniform, axis=1), log.joint, rtol=SAME, atol=0
-    ):
-        return uniform
-    raise Refused(
-        "positions are not drawn independently, nor pages uniformly: probabilities of prefixes do not follow from the log"
-    )
+    independent, uniform = _drawn(log.items, log.propensity, log.joint)
+    if not independent and not uniform:
+        raise Refused(
+            "positions are not drawn independently, nor pages uniformly: probabilities of prefixes do not follow from the log"
+        )
+    return _weights(log.items, log.query, policy.target, log.propensity, True, not independent)
+
+
+@apart
+def _drawn(items: Codes, propensity: Floats, joint: Floats) -> tuple[bool, bool]:
+    """Whether all pages are drawn independently by position, and whether uniformly: a condition on their joint probability."""
+    independent, uniform = True, True
+    for row in range(len(items)):
+        product, alike, first = 1.0, 1.0, propensity[row, 0]
+        for k in range(items.shape[1]):
+            if items[row, k] != EMPTY:
+                product *= propensity[row, k]
+                alike /= max(1 / first - k, 1.0)
+                uniform &= abs(propensity[row, k] - first) <= SAME * first
+        independent &= abs(product - joint[row]) <= SAME * joint[row]
+        uniform &= abs(alike - joint[row]) <= SAME * joint[row]
+        if not independent and not uniform:
+            break
+    return independent, uniform
+
+
+@apart
+def _weights(items: Codes, query: Codes, target: Codes, propensity: Floats, prefixes: bool, uniform: bool) -> Floats:
+    weights = np.zeros(items.shape)
+    for row in range(len(items)):
+        above = 1.0
+        for k in range(items.shape[1]):
+            p = propensity[row, k] if items[row, k] != EMPTY else 1.0
+            if uniform and items[row, k] != EMPTY:
+                p = 1 / max(1 / propensity[row, 0] - k, 1.0)
+            own = 1 / p if items[row, k] == target[query[row], k] else 0.0
+            above *= own
+            weights[row, k] = above if prefixes else own
+            if prefixes and above == 0.0:
+                break
+    return weights
 
 
 def effective(weights: Floats) -> Floats:

@@ -64,6 +64,7 @@ class Chain:
         parents: the query of each pair.
         satisfied: whether s is by "item", by "position" (within a query) or always 1 ("always").
         gives_up: whether g is a parameter (one per query); otherwise it is 1.
+        tails: of these pages, where they are known.
 
     """
 
@@ -77,13 +78,14 @@ class Chain:
         parents: Codes,
         satisfied: str,
         gives_up: bool,
+        tails: Tails | None = None,
     ) -> None:
         self.positions = items.shape[1]
         self.by_position, self.always, self.gives_up = satisfied == "position", satisfied == "always", gives_up
         self.queries = queries
         pairs = len(parents)
         members = queries * self.positions if self.by_position else pairs
-        self.tails = tails_of(items, clicks, lengths, query)
+        self.tails = tails or tails_of(items, clicks, lengths, query)
         self.fixed = np.zeros((3, 2, max(pairs, members, queries)))  # attraction, satisfaction, going on: ones, trials
         _count(items, clicks, lengths, query, self.by_position, self.fixed)
         self.observations = float(lengths.sum())

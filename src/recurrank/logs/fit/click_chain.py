@@ -33,11 +33,20 @@ from recurrank.logs.sessions import Codes, Marks
 class ClickChainCounts:
     """Statistics of a log for the click chain model; the arguments are those of :class:`~recurrank.logs.fit.chain.Chain`."""
 
-    def __init__(self, items: Codes, clicks: Marks, lengths: Ints, query: Codes, queries: int, parents: Codes) -> None:
+    def __init__(
+        self,
+        items: Codes,
+        clicks: Marks,
+        lengths: Ints,
+        query: Codes,
+        queries: int,
+        parents: Codes,
+        tails: Tails | None = None,
+    ) -> None:
         self.positions = items.shape[1]
         self.queries = queries
         self.group = parents if self.queries > 1 else np.zeros(len(parents), np.int32)  # a pair's behaviour
-        self.tails = tails_of(items, clicks, lengths, query)
+        self.tails = tails or tails_of(items, clicks, lengths, query)
         # by pair: clicks with clicks below, clicks at the end of a page, skips above a click; by query: skips above a click
         self.counts = np.zeros((4, max(len(parents), self.queries)))
         _count(items, clicks, lengths, query, self.counts)

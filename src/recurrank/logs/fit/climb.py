@@ -32,6 +32,9 @@ TRIAL = 4
 """Extrapolated steps that each start is given before the best goes on."""
 LOOSE = 100
 """How many times the tolerance is enough while priors are still being learned."""
+PER_MEMBER = 500
+"""Observations per probability that a tolerance is taken to mean at least, of those that the log says something about. Chance
+moves a likelihood by half a nat per probability: where there are many, smaller gains explain nothing."""
 FALL = 1e-9
 """Relative loss of the objective that is rounding."""
 
@@ -74,12 +77,22 @@ class Climb:
         _extend(self, more)
 
 
-def fit(model: Expects, tolerance: float, learn_priors: bool = True) -> Climb:
-    """The best values of a model's families; ``tolerance`` is the gain per observation at which a climb ends."""
-    starts = model.starts()
-    tried = [climb(model, start, tolerance, TRIAL if len(starts) > 1 else 0) for start in starts]
-    way = max(tried, key=lambda one: one.objective[-1])
-    for _ in range(STAGES if learn_priors else 0):
+def fit(model: Expects, tolerance: float, learn_priors: bool = True, rehearsal: Expects | None = None) -> Climb:
+    """The best values of a model's families; ``tolerance`` is the gain per observation at which a climb ends.
+
+    ``rehearsal`` is the same model on a part of the log. Where it is given, the best start is found and priors are learned on
+    it; on the whole log they are learned once more.
+    """
+    if rehearsal is not None:
+        way, stages = fit(rehearsal, tolerance), 1
+        for family, learned in zip(model.families, rehearsal.families, strict=True):
+            family.mean, family.strength = learned.mean, learned.strength
+        way.updates.append(len(way.objective))
+    else:
+        starts, stages = model.starts(), STAGES
+        tried = [climb(model, start, tolerance, TRIAL if len(starts) > 1 else 0) for start in starts]
+        way = max(tried, key=lambda one: one.objective[-1])
+    for _ in range(stages if learn_priors else 0):
         _extend(way, climb(model, way.values, LOOSE * tolerance, ROUNDS))
         _, expected = model.expect(way.values)
         changes = [family.learn(v, e) for family, v, e in zip(model.families, way.values, expected, strict=True)]
@@ -91,11 +104,13 @@ def fit(model: Expects, tolerance: float, learn_priors: bool = True) -> Climb:
 
 
 def climb(model: Expects, start: Values, tolerance: float, rounds: int) -> Climb:
-    """Steps from a start until one gains less than ``tolerance`` per observation; priors stay as they are."""
+    """Steps from a start until one gains less than ``tolerance`` per observation, or next to nothing per probability."""
     here = [np.clip(value, EDGE, 1 - EDGE) for value in start]
-    reached, once = _step(model, here)
+    likelihood, expected = model.expect(here)
+    reached, once = _improved(model, here, likelihood, expected)
     way = Climb(here, [reached])
-    least = tolerance * model.observations
+    seen = sum(np.count_nonzero(one.trials) for one in expected)
+    least = tolerance * max(model.observations, PER_MEMBER * seen)
     for _ in range(rounds):
         middle, twice = _step(model, once)
         far = _extrapolate(here, once, twice)
@@ -117,7 +132,10 @@ def climb(model: Expects, start: Values, tolerance: float, rounds: int) -> Climb
 
 def _step(model: Expects, values: Values) -> tuple[float, Values]:
     """The objective at some values, and the values one EM step further."""
-    likelihood, expected = model.expect(values)
+    return _improved(model, values, *model.expect(values))
+
+
+def _improved(model: Expects, values: Values, likelihood: float, expected: list[Expected]) -> tuple[float, Values]:
     objective = likelihood + sum(family.penalty(v) for family, v in zip(model.families, values, strict=True))
     return objective, [family.improve(e) for family, e in zip(model.families, expected, strict=True)]
 

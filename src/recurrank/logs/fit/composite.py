@@ -34,7 +34,7 @@ from recurrank.logs.fit.climb import Values
 from recurrank.logs.fit.family import Expected
 from recurrank.logs.sessions import Codes, Marks
 
-WEIGHT = 0.96
+WEIGHT = 0.97
 """Of the positions, w. On the Yandex pages, where the two disagree, likelihood and perplexity then both gain on the published
 closed forms; a smaller weight gains more of the first and loses the second."""
 

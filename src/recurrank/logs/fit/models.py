@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from time import perf_counter
 from typing import NamedTuple
@@ -10,7 +11,7 @@ import numpy as np
 
 from recurrank._arrays import Floats, Ints
 from recurrank.logs.fit import climb
-from recurrank.logs.fit.chain import Chain
+from recurrank.logs.fit.chain import Chain, Tails, tails_of
 from recurrank.logs.fit.click_chain import ClickChainCounts
 from recurrank.logs.fit.composite import Composite
 from recurrank.logs.fit.predict import score_chain, score_product
@@ -25,8 +26,8 @@ WEAK = 0.1
 """Strength of the priors for counts, in observations: it keeps probabilities off 0 and 1, and no more."""
 
 
-ENOUGH = 3
-"""How many times the tolerance a climb of the composite objective may gain and end."""
+PART_QUERIES, PART_PAGES, WORTH = 100, 20_000, 4
+"""Priors are learned on so many queries and pages at least, where that is less than one part in ``WORTH`` of the log."""
 
 
 class Pages(NamedTuple):
@@ -41,6 +42,17 @@ class Pages(NamedTuple):
     lengths: Ints
     query: Codes
     queries: int
+    tails: Tails | None = None
+
+    def part(self) -> Pages | None:
+        """The pages of some queries, enough to learn priors from; None where the log is not much larger than that."""
+        every = min(self.queries // PART_QUERIES, len(self.query) // PART_PAGES)
+        if every < WORTH:
+            return None
+        rows = np.flatnonzero(self.query % every == 0)
+        return self._replace(
+            items=self.items[rows], clicks=self.clicks[rows], lengths=self.lengths[rows], query=self.query[rows], tails=None
+        )
 
 
 class Scores(NamedTuple):
@@ -139,35 +151,46 @@ def held_out(sessions: Sessions, fitted: Sessions, pages: Pages) -> tuple[Codes,
 def fit_model(name: str, pages: Pages, tolerance: float) -> FittedModel:
     """One model, fitted."""
     began = perf_counter()
-    slip, rest = 0.0, 0.0
-    shown = (pages.items, pages.clicks, pages.lengths)
-    match name:
-        case "pbm" | "ubm":
-            model: climb.Expects = _product(pages, browsing=name == "ubm")
-        case "ccm":
-            model = ClickChainCounts(*shown, pages.query, pages.queries, pages.pairs.query)
-        case "cm":
-            first = _first_click_ends(pages)
-            model = Chain(pages.items, pages.clicks, first, pages.query, pages.queries, pages.pairs.query, "always", False)
-            below = float((pages.lengths - first).sum())
-            slips = float(pages.clicks.sum() - (pages.clicks.any(axis=1)).sum())
-            slip = (slips + 0.5) / (below + 1)
-            rest = slips * np.log(slip) + (below - slips) * np.log1p(-slip)
-        case "dcm" | "sdbn" | "dbn":
-            satisfied = "position" if name == "dcm" else "item"
-            model = Chain(*shown, pages.query, pages.queries, pages.pairs.query, satisfied, gives_up=name == "dbn")
-        case _:
-            raise ValueError(f"models: {name!r} is unknown; choose from {', '.join(NAMES)}")
-    way = climb.fit(model, tolerance)
-    likelihood = model.expect(way.values)[0] + rest
+    model, part = _statistics(name, pages), pages.part()
+    way = climb.fit(model, tolerance, rehearsal=None if part is None else _statistics(name, part))
+    likelihood = model.expect(way.values)[0]
     if name in ("dcm", "sdbn"):
         assert isinstance(model, Chain)
-        way.then(climb.climb(Composite(model, *shown, pages.query), way.values, ENOUGH * tolerance, climb.ROUNDS))
+        both = Composite(model, pages.items, pages.clicks, pages.lengths, pages.query)
+        way.then(climb.climb(both, way.values, tolerance, climb.ROUNDS))
     fitted = _fitted(name, model, way, pages)
-    fitted.slip, fitted.likelihood = slip, likelihood
-    fitted.parameters = sum(family.parameters for family in model.families) + (name == "cm")
-    fitted.way, fitted.seconds = way, perf_counter() - began
+    fitted.parameters = sum(family.parameters for family in model.families)
+    if name == "cm":
+        below = float((pages.lengths - _first_click_ends(pages)).sum())
+        slips = float(pages.clicks.sum() - (pages.clicks.any(axis=1)).sum())
+        fitted.slip = (slips + 0.5) / (below + 1)
+        fitted.parameters += 1
+        likelihood += slips * np.log(fitted.slip) + (below - slips) * np.log1p(-fitted.slip)
+    fitted.likelihood, fitted.way, fitted.seconds = likelihood, way, perf_counter() - began
     return fitted
+
+
+def with_tails(pages: Pages, names: Sequence[str]) -> Pages:
+    """The same pages with their tails, where one of the models needs them: they are collected once for all."""
+    if not {"dcm", "sdbn", "dbn", "ccm"} & set(names):
+        return pages
+    return pages._replace(tails=tails_of(pages.items, pages.clicks, pages.lengths, pages.query))
+
+
+def _statistics(name: str, pages: Pages) -> climb.Expects:
+    """What a model needs of a log."""
+    shown, of = (pages.items, pages.clicks, pages.lengths), (pages.query, pages.queries, pages.pairs.query)
+    match name:
+        case "pbm" | "ubm":
+            return _product(pages, browsing=name == "ubm")
+        case "ccm":
+            return ClickChainCounts(*shown, *of, tails=pages.tails)
+        case "cm":
+            return Chain(pages.items, pages.clicks, _first_click_ends(pages), *of, "always", False)
+        case "dcm" | "sdbn" | "dbn":
+            satisfied = "position" if name == "dcm" else "item"
+            return Chain(*shown, *of, satisfied, gives_up=name == "dbn", tails=pages.tails)
+    raise ValueError(f"models: {name!r} is unknown; choose from {', '.join(NAMES)}")
 
 
 def fit_counts(counts: Counts, tolerance: float) -> tuple[Pairs, FittedModel]:
@@ -195,13 +218,12 @@ def fit_counts(counts: Counts, tolerance: float) -> tuple[Pairs, FittedModel]:
 
 def _product(pages: Pages, browsing: bool) -> Product:
     positions = pages.items.shape[1]
-    shown = pages.items >= 0
     if browsing:
-        cells, cell = positions * positions, last_clicks(pages.clicks, pages.lengths)[shown]
+        cells, cell = positions * positions, last_clicks(pages.clicks, pages.lengths)
     else:
-        cells, cell = positions, np.broadcast_to(np.arange(positions, dtype=np.int32), pages.items.shape)[shown]
-    pair, cell, impressions, clicked = collapse(pages.items[shown], cell, pages.clicks[shown], cells)
-    return Product(pair, cell, pages.pairs.query[pair], impressions, clicked, pages.pairs.query, cells, pages.queries)
+        cells, cell = positions, np.arange(positions, dtype=np.int32)[None, :]
+    counts = collapse(pages.items, cell, pages.clicks, len(pages.pairs), cells)
+    return Product(counts[0], counts[1], pages.pairs.query[counts[0]], *counts[2:], pages.pairs.query, cells, pages.queries)
 
 
 def _first_click_ends(pages: Pages) -> Ints:

@@ -103,15 +103,72 @@ def _expect(pair: Codes, cell: Codes, shown: Floats, clicked: Floats, a: Floats,
     return float(likelihood + np.log(product))
 
 
-def collapse(pair: Codes, cell: Codes, clicks: Marks, cells: int) -> tuple[Codes, Codes, Floats, Floats]:
-    """Counts by (pair, cell) of single impressions: pairs, cells, impressions and clicks."""
-    keys = pair.astype(np.int64) * cells + cell
-    order = np.argsort(keys, kind="stable")
-    keys = keys[order]
-    first = np.flatnonzero(np.r_[True, keys[1:] != keys[:-1]])
-    shown = np.diff(np.r_[first, len(keys)]).astype(np.float64)
-    clicked = np.add.reduceat(clicks[order].astype(np.float64), first) if len(first) else np.empty(0)
-    return (keys[first] // cells).astype(np.int32), (keys[first] % cells).astype(np.int32), shown, clicked
+def collapse(items: Codes, cells_of: Codes, clicks: Marks, pairs: int, cells: int) -> tuple[Codes, Codes, Floats, Floats]:
+    """Counts by (pair, cell) of pages: pairs, cells, impressions and clicks.
+
+    Args:
+        items: pages in terms of pairs, negative where there is none; shape (n, K).
+        cells_of: the cell of each position, of the same shape or one row for all pages.
+        clicks: of the same shape as ``items``.
+        pairs: how many pairs there are.
+        cells: how many cells there are.
+
+    """
+    ends = np.zeros(pairs + 1, np.int64)
+    marked = _by_pair(items, cells_of, clicks, ends)
+    rows = _rows(marked, ends, cells)
+    return _counted(marked, ends, cells, rows)
+
+
+@apart
+def _by_pair(items: Codes, cells_of: Codes, clicks: Marks, ends: Ints) -> Codes:
+    """Impressions by pair, as 2 cell + click (a counting sort); those of pair i are ``marked[ends[i]:ends[i + 1]]``."""
+    for row in range(items.shape[0]):
+        for k in range(items.shape[1]):
+            if items[row, k] >= 0:
+                ends[items[row, k] + 1] += 1
+    for i in range(len(ends) - 1):
+        ends[i + 1] += ends[i]
+    begin = ends[:-1].copy()
+    marked = np.empty(ends[-1], np.int32)
+    for row in range(items.shape[0]):
+        for k in range(items.shape[1]):
+            i = items[row, k]
+            if i >= 0:
+                marked[begin[i]] = 2 * cells_of[row if len(cells_of) > 1 else 0, k] + clicks[row, k]
+                begin[i] += 1
+    return marked
+
+
+@apart
+def _rows(marked: Codes, ends: Ints, cells: int) -> int:
+    """How many (pair, cell) there are."""
+    seen = np.full(cells, -1, np.int64)
+    count = 0
+    for i in range(len(ends) - 1):
+        for mark in marked[ends[i] : ends[i + 1]]:
+            if seen[mark >> 1] != i:
+                seen[mark >> 1] = i
+                count += 1
+    return count
+
+
+@apart
+def _counted(marked: Codes, ends: Ints, cells: int, rows: int) -> tuple[Codes, Codes, Floats, Floats]:
+    pair, cell = np.empty(rows, np.int32), np.empty(rows, np.int32)
+    shown, clicked = np.zeros(rows), np.zeros(rows)
+    seen, row_of = np.full(cells, -1, np.int64), np.empty(cells, np.int64)
+    count = 0
+    for i in range(len(ends) - 1):
+        for mark in marked[ends[i] : ends[i + 1]]:
+            x = mark >> 1
+            if seen[x] != i:
+                seen[x], row_of[x] = i, count
+                pair[count], cell[count] = i, x
+                count += 1
+            shown[row_of[x]] += 1
+            clicked[row_of[x]] += mark & 1
+    return pair, cell, shown, clicked
 
 
 @apart

@@ -17,13 +17,15 @@ from recurrank.catalogue import Catalogue
 from recurrank.clicks.assumptions import check
 from recurrank.clicks.fitted import CLASSES, Fitted, write
 from recurrank.clicks.model import ClickModel
-from recurrank.logs.fit.models import NAMES, FittedModel, Pages, fit_counts, fit_model, held_out, pages_of
+from recurrank.logs.fit.models import NAMES, FittedModel, Pages, fit_counts, fit_model, held_out, pages_of, with_tails
 from recurrank.logs.reading import Log, read
 from recurrank.logs.sessions import Counts, Pairs, Sessions
 from recurrank.rankers.prior import Prior
 
 PREFERRED = ("cm", "dcm", "pbm", "sdbn", "ccm", "dbn", "ubm")
 """Which of several models that explain a log equally well with equally many parameters is named first."""
+SLOWEST = ("ubm", "ccm", "sdbn", "dcm", "dbn", "pbm", "cm")
+"""The order in which models are fitted, those that take longest first, so that threads end together."""
 SURE = 2.5
 """Standard errors by which a model has to be behind to be worse."""
 NEGLIGIBLE = 2e-5
@@ -264,12 +266,14 @@ def _names(models: str | Sequence[str]) -> list[str]:
 
 
 def _fit_sessions(trained: Sessions, held: Sessions, names: list[str], tested: str, shared: bool, jobs: int) -> Fit:
-    pages = pages_of(trained, shared)
+    pages = with_tails(pages_of(trained, shared), names)
     test = held_out(held, trained, pages)
     _compile(names)
     # one thread of BLAS: its others wait busily between the small products here, ten times the processor time
     with threadpool_limits(1, "blas"), ThreadPoolExecutor(max(1, min(jobs, len(names)))) as pool:
-        fitted = dict(zip(names, pool.map(lambda name: fit_model(name, pages, TOLERANCE), names), strict=True))
+        longest = sorted(names, key=SLOWEST.index)
+        found = dict(zip(longest, pool.map(lambda name: fit_model(name, pages, TOLERANCE), longest), strict=True))
+    fitted = {name: found[name] for name in names}
     lengths = test[2]
     by_page: dict[str, Floats] = {}
     rows = []
