@@ -60,11 +60,13 @@ def test_everything_is_there_and_nothing_is_fetched(results, tmp_path):
     written = write_report(tmp_path, results, report)
     names = {path.name for path in tmp_path.iterdir()}
     assert names == {path.name for path in written}
-    assert names == {"report.html", "table.tex", "regret.png"} | {
+    assert names == {"report.html", "table.tex", "regret.png", "reproduce.txt"} | {
         f"regret-{name}.{ending}" for name in ("cascade", "position", "movielens") for ending in ("png", "pdf")
     }
     for path in tmp_path.iterdir():
-        start = {".png": b"\x89PNG", ".pdf": b"%PDF", ".html": b"<!doctype html>"}.get(path.suffix, b"% needs")
+        start = {".png": b"\x89PNG", ".pdf": b"%PDF", ".html": b"<!doctype html>", ".txt": b"The paper"}.get(
+            path.suffix, b"% needs"
+        )
         assert path.read_bytes().startswith(start)
     page = Page()
     page.feed((tmp_path / "report.html").read_text(encoding="utf-8"))
