@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from recurrank.rankers import anchored
-from recurrank.rankers.engines import anchoring
+from recurrank.rankers.engines import anchored_rounds, anchoring
 
 
 def logistic(score):
@@ -34,7 +34,7 @@ class Anchored:
         self.prepare()
 
     def prepare(self):
-        z = self.rng.standard_normal((16 if len(self.X) > anchored.LARGE else 64, self.D))
+        z = self.rng.standard_normal((anchored.FEW_SAMPLES if len(self.X) > anchored.LARGE else anchored.SAMPLES, self.D))
         root, anchor_root = (np.linalg.inv(np.linalg.cholesky(m)) for m in (self.J, self.JA))
         self.samples = [self.theta + row @ root for row in z]
         self.doubts = [self.anchor + row @ anchor_root for row in z]
@@ -65,7 +65,7 @@ class Anchored:
         s = int(self.rng.random() * len(self.samples))
         rival, sampled = self.best(self.doubts[s], candidates), self.doubts[s]
         loss = sum(self.W[k] * (self.alpha(rival[k], sampled) - self.alpha(order[k], sampled)) for k in range(size))
-        self.account += max(loss, 0.0) / 10
+        self.account += max(loss, 0.0) * anchored_rounds.PAY
         most, y = 0.0, None
         for a in [*order, *(a for a in rival if a not in order)]:
             worth = (self.W[rival.index(a)] if a in rival else 0.0) - (self.W[order.index(a)] if a in order else 0.0)

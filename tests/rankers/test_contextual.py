@@ -90,3 +90,17 @@ def test_they_learn_where_they_are_right(name):
     still.state.clock[1] = 10**9
     lost, idle = (rr.simulate(r, clicks=clicks, requests=requests, rounds=2000, seed=1).regret[-1] for r in (ranker, still))
     assert lost < idle / 2
+
+
+@pytest.mark.parametrize("name", BASELINES)
+def test_the_whole_of_a_catalogue_is_what_its_items_named_are(name):
+    """30 rounds: the same slates whether a request names all items of the catalogue or none."""
+    points, rng = np.random.default_rng(0).standard_normal((12, D)) / 3, np.random.default_rng(1)
+    whole, named = (BASELINES[name](points, positions=K, seed=5) for _ in range(2))
+    for _ in range(30):
+        slate, other = whole.rank(), named.rank(candidates=range(12))
+        assert slate.items.tolist() == other.items.tolist()
+        clicks = rng.random(K) < 0.3
+        whole.learn(slate, clicks)
+        named.learn(other, clicks)
+    assert whole.save() == named.save()

@@ -15,11 +15,22 @@ from recurrank.rankers.ranker import Buffer, propensity, recall, registered
 
 ITEMS, POSITIONS = 6, 3
 SLATES = list(itertools.permutations(range(ITEMS), POSITIONS))
-UNKNOWN = {"cascade-lints", "anchored"}
+UNKNOWN = {"cascade-lints"}
 """Only sampling would tell."""
 BY_MARKS = {"ranked-bandits"}
 """What a bandit chose is in the slate's marks: there is no telling of a slate that was not drawn."""
-STOCHASTIC = ["balanced", "batchrank", "bubblerank", "epsilon-greedy", "pbm-pie", "pie", "random", "recurrank", "toprank"]
+STOCHASTIC = [
+    "anchored",
+    "balanced",
+    "batchrank",
+    "bubblerank",
+    "epsilon-greedy",
+    "pbm-pie",
+    "pie",
+    "random",
+    "recurrank",
+    "toprank",
+]
 
 
 @loop

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
+from collections import Counter
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -10,8 +13,9 @@ from tests.naive_anchored import Anchored as Twin
 
 import recurrank as rr
 from recurrank.rankers import request_ranker
+from recurrank.rankers.contextual import BASELINES
 from recurrank.rankers.engines import anchoring
-from recurrank.rankers.request import RequestSlate
+from recurrank.rankers.request import RequestSlate, rules
 from recurrank.seeds import stream
 
 D, K = 3, 4
@@ -222,6 +226,100 @@ def test_a_shortlist_gives_the_slates_of_the_whole_catalogue(monkeypatch):
     assert len(short.state.short) < 300 == len(whole.state.short)
 
 
+@pytest.mark.parametrize(
+    "rules",
+    [
+        {},
+        {"exclude": ["item 0", "elsewhere"]},
+        {"pin": {1: "item 299"}},
+        {"segment": "phone", "positions": 2},
+        {"explore": 0.5},
+        {"exclude": [f"item {i}" for i in range(40)]},
+    ],
+)
+def test_rules_for_a_large_catalogue_are_exact_too(monkeypatch, rules):
+    """From the shortlist as from all items, whether a request leaves out a few (the shortlist has spare ones) or many."""
+    points = np.random.default_rng(0).standard_normal((300, D)) / 3
+    shop = rr.Catalogue(points, ids=[f"item {i}" for i in range(300)])
+    monkeypatch.setattr(request_ranker, "LARGE", 50)
+    ranker = rr.Anchored(shop, positions=K, seed=1)
+    rng = np.random.default_rng(2)
+    for _ in range(60):
+        other = ranker.copy()
+        slate, whole = ranker.rank(**rules), other.rank(candidates=shop.ids, **rules)
+        assert slate.ids == whole.ids
+        assert (slate.propensity == whole.propensity).all()
+        ranker.learn(slate, rng.random(len(slate)) < 0.3 + points[slate.items, 0] / 3)
+    assert len(ranker.state.short) < 300
+
+
+REQUESTS = [
+    {},
+    {"positions": 2},
+    {"pin": {0: 3}},
+    {"pin": {1: 2}, "exclude": [4]},
+    {"explore": 0.3},
+    {"explore": 0.0},
+    {"pin": {0: 1, 1: 2, 2: 0, 3: 3}},
+]
+
+
+@pytest.mark.parametrize("request_", REQUESTS)
+@pytest.mark.parametrize("rounds", [0, 60])
+def test_probabilities_of_all_slates_add_up(points, request_, rounds):
+    """The law of a request, by asking for every slate that there is: a probability, with these marginals, and what is drawn."""
+    ranker = made()
+    play(ranker, points, rounds)
+    rows, size = points[:6], request_.get("positions", K)
+    pin, exclude = request_.get("pin", {}), request_.get("exclude", [])
+    allowed = rules(range(6), exclude, pin, size)
+    account, law, added = float(ranker.state.account[0]), {}, np.zeros((size, 6))
+    for items in itertools.permutations(range(6), size):
+        if any(items[k] != item for k, item in pin.items()) or set(items) & set(exclude):
+            continue
+        marginal, joint = ranker._chances(rows, allowed, request_.get("explore", 1.0), account, np.array(items))
+        law[items] = (marginal, joint)
+        added[range(size), items] += joint
+    assert sum(joint for _, joint in law.values()) == pytest.approx(1, abs=1e-12)
+    for items, (marginal, _) in law.items():
+        np.testing.assert_allclose(marginal, added[range(size), items], atol=1e-12)
+    copy, seen = None, Counter()
+    for seed in range(1000):
+        copy = ranker.copy(seed, into=copy)
+        slate = copy.rank(rows, **request_)
+        items = tuple(slate.items.tolist())
+        assert slate.joint == law[items][1]
+        assert slate.propensity.tolist() == law[items][0].tolist()
+        seen[items] += 1
+    off = sum((seen[items] - 1000 * joint) ** 2 / (1000 * joint) for items, (_, joint) in law.items() if joint > 0)
+    freedom = sum(joint > 0 for _, joint in law.values()) - 1
+    assert off <= freedom + 5 * np.sqrt(2 * max(freedom, 1))  # chi-square, five deviations above its mean
+
+
+def test_probabilities_are_told_unless_nobody_asks(points):
+    ranker = made()
+    assert ranker.rank(points, propensity=False).joint is None
+    slate = ranker.rank(points)
+    again = RequestSlate.unpack(slate.pack())
+    assert again.joint == slate.joint
+    assert again.propensity.tolist() == slate.propensity.tolist()
+
+
+@pytest.mark.parametrize("kind", [rr.Anchored, *BASELINES.values()])
+def test_probabilities_are_estimated_by_sampling(points, kind):
+    """500 draws of a copy: within 5 standard errors of what is known, or of another estimate where nothing is."""
+    ranker = kind(dim=D, positions=K, seed=3)
+    play(ranker, points, 40)
+    request_ = {"features": points[:6], "pin": {1: 2}}
+    slate = ranker.rank(**request_)
+    share, error = ranker.estimate_propensity(slate, 500, **request_)
+    known = slate.propensity if slate.propensity is not None else ranker.estimate_propensity(slate, 500, 1, **request_)[0]
+    assert (np.abs(share - known) < 5 * np.sqrt(2) * error).all()
+    assert share[1] == 1
+    with pytest.raises(ValueError, match=r"^slate: 4 items, but this request shows 2; give the slate's own request"):
+        ranker.estimate_propensity(slate, 1, features=points[:2])
+
+
 @pytest.mark.parametrize("interactions", ["none", "outer"])
 def test_contexts(points, interactions):
     ranker = made(context=2, interactions=interactions)
@@ -370,6 +468,7 @@ def test_leading_rows_are_those_of_a_sort(seed, count, ties):
     expected = {int(row) for v in vectors for row in np.argsort(-(points @ v[1:]), kind="stable")[:4]}
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(request_ranker, "PIECE", 7)
+        patch.setattr(request_ranker, "RUN", 3)
         found = request_ranker.leading(points, vectors, 4)
     assert set(found.tolist()) == expected or ties  # products of equal rows may round apart in a sum of another order
     if ties:

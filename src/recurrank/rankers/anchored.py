@@ -10,7 +10,7 @@ A request:
 
     order = the K best by x'theta
     with probability 1/5:
-        draw theta' of the anchor's posterior; pay a tenth of what the order loses if theta' is true into the account
+        draw theta' of the anchor's posterior; pay 1/40 of what the order loses if theta' is true into the account
         y = the item that the two orders disagree about most
         if the account covers the cost of showing y first: pay; show y, then the order (*insurance*)
         else: show the K best by a sample of theta's posterior
@@ -48,11 +48,16 @@ from recurrank.rankers.engines.anchored_rounds import (
     KEPT,
     NEXT,
     Kept,
+    Menu,
     State,
     again,
+    chances,
     choose,
+    foresee,
     learn,
+    propensity,
     rank,
+    recall,
     served,
     take,
 )
@@ -64,7 +69,7 @@ from recurrank.rankers.options import Option
 from recurrank.rankers.ranker import Seed, flatten, register, unflatten
 from recurrank.rankers.request_ranker import LARGE, ContextSize, Dim, Interactions, RequestRanker
 
-SAMPLES, FEW_SAMPLES = 64, 16
+SAMPLES, FEW_SAMPLES = 32, 16
 """Drawn at each estimate for the rounds until the next one; the fewer where a catalogue is large."""
 GROW, LEAST, MOST = 0.04, 8, 10_000
 """Answers until the next estimate: this share more, and within these limits."""
@@ -109,7 +114,10 @@ class Anchored(RequestRanker):
     compiled_rank = rank
     compiled_learn = learn
     compiled_served = served
+    compiled_recall = recall
+    compiled_propensity = propensity
     compiled_choose = choose
+    compiled_chances = chances
     compiled_take = take
 
     told: ClassVar[bool] = False
@@ -164,6 +172,7 @@ class Anchored(RequestRanker):
             numbers=np.array([float(self.intercept), LINKS.index(self.link), float(self.told)]),
             clock=np.array([0, LEAST, 0, RELINEARISE, 0], np.int64),
             kept=Kept(np.zeros((keep, k, d)), np.zeros((keep, k), np.int64), np.zeros((keep, k), np.bool_), np.ones((keep, k))),
+            menu=Menu.of(1, k),
             work=self._work(64),
         )
 
@@ -204,6 +213,12 @@ class Anchored(RequestRanker):
         self.state = state._replace(samples=samples, doubts=doubts, worth=np.minimum.accumulate(np.clip(worth, 1e-3, 1.5)))
         self._shortlist()
 
+    def _shortlist(self) -> None:
+        super()._shortlist()
+        if len(self.state.short) >= self.positions:
+            self.state = self.state._replace(menu=Menu.of(len(self.state.samples), self.positions))
+            foresee(self.state)
+
     def _vectors(self) -> Floats:
         return np.concatenate([self.state.theta[None], self.state.samples, self.state.doubts])
 
@@ -237,9 +252,8 @@ class Anchored(RequestRanker):
             for i in range(0 if self.intercept else 1, len(found.theta))
         ]
         leaders = None
-        if len(state.short):
-            order = np.argsort(-(self.catalogue.features[state.short] @ found.theta[1:]), kind="stable")
-            leaders = [int(item) for item in state.short[order[: self.positions]]]
+        if len(state.short) >= self.positions:
+            leaders = state.menu.order.tolist()
         examination = [
             Examination(segment, k, self._seen(place, k, 0), self._seen(place, k, 1))
             for segment, place in self.segments.items()

@@ -381,9 +381,14 @@ _rankers: dict[str, type[Ranker]] = {}
 
 def register(state: type[Any], ranker: type[Ranker]) -> None:
     """Make an algorithm known by its name, and its compiled functions by the type of its state."""
+    register_state(state, ranker)
+    _rankers[ranker.name] = ranker
+
+
+def register_state(state: type[Any], ranker: type[Ranker]) -> None:
+    """Make compiled functions known by the type of their state, without a name for the algorithm."""
     _compiled[state] = ranker
     contributes(state, ranker)
-    _rankers[ranker.name] = ranker
 
 
 def registered() -> dict[str, type[Ranker]]:

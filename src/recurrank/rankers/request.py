@@ -50,6 +50,8 @@ class RequestSlate(Slate):
             "done": self.done,
             "change": self.change,
             "features": np.ascontiguousarray(self.features, "<f8").tobytes(),
+            "propensity": None if self.propensity is None else self.propensity.tolist(),
+            "joint": self.joint,
         }
 
     @classmethod
@@ -59,11 +61,12 @@ class RequestSlate(Slate):
         free = np.ones(len(items), np.bool_)
         free[packed["pinned"]] = False
         features = np.frombuffer(packed["features"], "<f8").reshape(len(items), -1).astype(np.float64)
-        names = tuple(packed["names"])
+        names, known = tuple(packed["names"]), packed.get("propensity")
         return cls(
             items=items, marks=np.full((len(items), 2), -1, np.int64), number=packed["number"], ranker=packed["ranker"],
             ids=ids_of(names), features=features, free=free, segment=packed["segment"], done=packed["done"],
-            change=packed["change"], names=names,
+            change=packed["change"], names=names, propensity=None if known is None else np.array(known, np.float64),
+            joint=packed.get("joint"),
         )  # fmt: skip
 
 

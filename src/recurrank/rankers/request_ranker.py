@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Sized
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
@@ -29,12 +29,17 @@ from recurrank.rankers.request import (
     rules,
 )
 from recurrank.rankers.stock import Stock
+from recurrank.seeds import sequence
 from recurrank.slate import Slate
 
 PIECE = 4096
 """Rows whose scores are computed at a time."""
+RUN = 32
+"""Rows of which the best is looked at first."""
 LARGE = 1024
 """With more items than this, the whole catalogue is ranked by way of a shortlist."""
+SPARE = 10
+"""How many items a request may exclude and pin before it reads the whole catalogue."""
 
 
 Dim = Annotated[int | None, Option("how many features a candidate has", least=1, usually=lambda ranker: ranker.catalogue.dim)]
@@ -55,6 +60,8 @@ class RequestRanker(Ranker):
     """choose(state, rng, features, rows, count, slots, explore, chosen): candidates for the free positions."""
     compiled_take: ClassVar[Callable[..., Any]]
     """take(state, shown, clicks) -> bool: learn from a slate; True when a decision is due."""
+    compiled_chances: ClassVar[Callable[..., Any] | None] = None
+    """chances(state, account, features, rows, count, slots, explore, shown, marginal) -> joint: how probable a choice was."""
     uses_features = True
     from_catalogue = ("features", "work")
 
@@ -86,6 +93,7 @@ class RequestRanker(Ranker):
         pin: Mapping[int, Name] | None = None,
         positions: int | None = None,
         explore: float = 1.0,
+        propensity: bool = True,
     ) -> Slate:
         """The slate for a request: of candidates whose features it brings, of those that it names, or of the whole catalogue.
 
@@ -98,6 +106,7 @@ class RequestRanker(Ranker):
             pin: what must stand at which position, counted from 0.
             positions: how many positions to fill, at most the ranker's.
             explore: the share of the usual exploration that is allowed, from 0 to 1.
+            propensity: whether to compute how probable the slate was, where the algorithm can tell.
 
         """
         self._settle()
@@ -105,12 +114,14 @@ class RequestRanker(Ranker):
         if plain and positions is None and not self.context and len(self.catalogue) >= self.positions:
             return super().rank()
         size, share = as_positions(positions, self.positions), as_share("explore", explore)
-        names, places, rows = self._candidates(features, candidates)
+        names, places, rows = self._candidates(features, candidates, exclude, pin or {})
         rows = joint(rows, as_context(context, self.context), self.interactions)
         allowed = rules(names, exclude, pin, size)
-        return self._answer(names, places, rows, allowed, self._as_segment(segment), share)
+        return self._answer(names, places, rows, allowed, self._as_segment(segment), share, propensity)
 
-    def _candidates(self, features: ArrayLike | None, candidates: Sequence[Name] | None) -> tuple[Sequence[Name], Ints, Floats]:
+    def _candidates(
+        self, features: ArrayLike | None, candidates: Sequence[Name] | None, exclude: Iterable[Name], pin: Mapping[int, Name]
+    ) -> tuple[Sequence[Name], Ints, Floats]:
         """What the request calls its candidates, their numbers in ``slate.items``, and their features."""
         stock = self.catalogue
         if features is not None:
@@ -125,14 +136,28 @@ class RequestRanker(Ranker):
         if not len(stock):
             raise ValueError("features: missing; the ranker has no items, so a request has to bring its candidates' features")
         if candidates is None:
-            return [stock.names[place] for place in stock.alive.tolist()], stock.alive, stock.features[stock.alive]
+            places = self._without_scanning(exclude, pin)
+            return [stock.names[place] for place in places.tolist()], places, stock.features[places]
         places = stock.places("candidates", candidates)
         if not len(places):
             raise ValueError("candidates: none; name at least one")
         return list(candidates), places, stock.features[places]
 
+    def _without_scanning(self, exclude: Iterable[Name], pin: Mapping[int, Name]) -> Ints:
+        """The items that can be shown to a request for the whole catalogue: those of the shortlist, and the pinned ones.
+
+        The shortlist has the best SPARE + K under every vector that the request may be ranked by. The best K under one of them,
+        without m items, are among its best K + m. So it is exact for m <= SPARE; for more, all items are read.
+        """
+        stock, short = self.catalogue, self.state.short
+        pinned = list(pin.values()) if isinstance(pin, Mapping) else []
+        listed_out = exclude if isinstance(exclude, Sized) else ()
+        if not len(short) or len(listed_out) + len(pinned) > SPARE:
+            return stock.alive
+        return np.union1d(short, [stock.index[name] for name in pinned if name in stock.index]).astype(np.int64)
+
     def _answer(
-        self, names: Sequence[Name], places: Ints, rows: Floats, allowed: Rules, segment: str | None, share: float
+        self, names: Sequence[Name], places: Ints, rows: Floats, allowed: Rules, segment: str | None, share: float, tell: bool
     ) -> RequestSlate:
         if not allowed.size:
             raise ValueError("exclude: no candidate is left; leave at least one")
@@ -148,13 +173,54 @@ class RequestRanker(Ranker):
         for position, place in allowed.pinned.items():
             shown[position], free[position] = place, False
         called = tuple(names[place] for place in shown.tolist())
+        marginal, joint = self._chances(rows, allowed, share, before, shown) if tell else (None, None)
         slate = RequestSlate(
             items=places[shown], marks=np.full((allowed.size, 2), -1, np.int64), number=self.served, ranker=self.identity,
             ids=ids_of(called), features=rows[shown], free=free, segment=segment, done=done,
-            change=float(self.state.account[0]) - before, names=called,
+            change=float(self.state.account[0]) - before, names=called, propensity=marginal, joint=joint,
         )  # fmt: skip
         self.served += 1
         return slate
+
+    def _chances(
+        self, rows: Floats, allowed: Rules, share: float, account: float, shown: Ints
+    ) -> tuple[Floats | None, float | None]:
+        """How probable a slate was: each item at its position (pinned ones are certain), and the whole; None if unknown."""
+        own, marginal = type(self).compiled_chances, np.ones(allowed.size)
+        if own is None:
+            return None, None
+        if not len(allowed.slots):
+            return marginal, 1.0
+        of_free, free = np.zeros(len(allowed.slots)), shown[allowed.slots]
+        joint = own(self.state, account, rows, allowed.rows, len(allowed.rows), allowed.slots, share, free, of_free)
+        marginal[allowed.slots] = of_free
+        return marginal, float(joint)
+
+    def estimate_propensity(self, slate: Slate, draws: int = 1000, seed: Seed = 0, **request: Any) -> tuple[Floats, Floats]:
+        """How probable each item was at its position, and the standard error, from slates that a copy draws.
+
+        Args:
+            slate: of this ranker.
+            draws: how many slates the copy draws.
+            seed: of them.
+            request: what :meth:`rank` was given. Ask before anything else is learned: the copy draws as this ranker would now.
+
+        """
+        self._belongs(slate, self.served)
+        rng, hits = np.random.default_rng(sequence(seed, "propensity")), np.zeros(len(slate))
+        copy = self.copy()
+        for _ in range(as_count("draws", draws)):
+            copy = self.copy(int(rng.integers(2**63)), into=copy)
+            if isinstance(slate, RequestSlate):
+                copy.state.account[0] -= slate.change
+            drawn = copy.rank(**request, propensity=False)
+            if len(drawn) != len(slate):
+                raise ValueError(
+                    f"slate: {len(slate)} items, but this request shows {len(drawn)}; give the slate's own request"
+                )
+            hits += drawn.items == slate.items
+        share = hits / draws
+        return share, np.sqrt(np.maximum(share * (1 - share), 1 / draws) / draws)
 
     def learn(self, slate: Slate, clicks: ArrayLike) -> None:
         """Take in the clicks on a slate of this ranker: one boolean per position shown; late, in any order, each slate once."""
@@ -215,14 +281,14 @@ class RequestRanker(Ranker):
         """The items that matter until the next estimate, all where they are few.
 
         Rounds rank by one of a few vectors, so that the best K under each of these are all that can be shown: the union of
-        those lists gives the same slates as the whole catalogue.
+        those lists gives the same slates as the whole catalogue. They are longer by SPARE, for requests that leave some out.
         """
         items = self.catalogue.alive if not self.context else np.zeros(0, np.int64)
         vectors = self._vectors()
         if len(items) > LARGE and vectors is not None:
             whole = len(items) == len(self.catalogue.features)
             features = self.catalogue.features if whole else self.catalogue.features[items]
-            items = items[leading(features, vectors, self.positions)]
+            items = items[leading(features, vectors, min(self.positions + SPARE, len(items)))]
         self.state = self.state._replace(short=items)
         self.make_room(len(items))
 
@@ -257,12 +323,13 @@ class RequestRanker(Ranker):
 def leading(features: Floats, vectors: Floats, size: int) -> Ints:
     """The rows that are among the ``size`` best under any of the vectors (constants order nothing), the earlier of equals."""
     found = []
-    bars = np.full(len(vectors), -np.inf)
     pieces = [slice(start, start + PIECE) for start in range(0, len(features), PIECE)]
     products = [vectors[:, 1:] @ features[piece].T for piece in pieces]
-    for scores in products:  # the size-th best of any piece is at most that of all
-        if scores.shape[1] >= size:
-            bars = np.maximum(bars, np.partition(scores, scores.shape[1] - size, axis=1)[:, scores.shape[1] - size])
+    # The size-th best of the maxima of runs of rows is at most that of all rows.
+    maxima = np.hstack([np.maximum.reduceat(scores, np.arange(0, scores.shape[1], RUN), axis=1) for scores in products])
+    bars = np.full(len(vectors), -np.inf)
+    if maxima.shape[1] >= size:
+        bars = np.partition(maxima, maxima.shape[1] - size, axis=1)[:, maxima.shape[1] - size]
     for piece, scores in zip(pieces, products, strict=True):
         which, rows = np.nonzero(scores >= bars[:, None])
         found.append((which, rows + piece.start, scores[which, rows]))

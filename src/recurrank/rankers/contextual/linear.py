@@ -20,9 +20,9 @@ from recurrank._compiled import hot
 from recurrank.catalogue import Catalogue
 from recurrank.catalogue.rows import one_thread
 from recurrank.rankers.engines.request_calls import register_requests
-from recurrank.rankers.engines.requests import Shown, Work, best, dot, scores
+from recurrank.rankers.engines.requests import Shown, Work, best, dot, learn_of_catalogue, scores
 from recurrank.rankers.options import Option
-from recurrank.rankers.ranker import Buffer, Seed, flatten, unflatten
+from recurrank.rankers.ranker import Buffer, Seed, flatten, register_state, unflatten
 from recurrank.rankers.request_ranker import ContextSize, Dim, Interactions, RequestRanker
 
 ALL, FIRST, EXAMINED, UNTIL_CLICK = range(4)
@@ -115,16 +115,6 @@ def rank(state: State, rng: np.random.Generator, slate: Buffer) -> None:
         slate.items[k] = state.short[slate.items[k]]
 
 
-@hot
-def learn(state: State, slate: Buffer, clicks: Bools) -> bool:
-    """Take in the clicks on a slate of the catalogue."""
-    shown = state.work.shown
-    for k in range(len(slate.items)):
-        for p in range(state.features.shape[1]):
-            shown.features[k, p] = state.features[slate.items[k], p]
-    return take(state, shown, clicks)
-
-
 Ridge = Annotated[float, Option("lambda, the prior's precision of every coefficient", least=1e-6, most=1e6)]
 
 
@@ -146,7 +136,7 @@ class LinearRequests(RequestRanker):
     belief: ClassVar[int]
     optimistic: ClassVar[bool] = False
     compiled_rank = rank
-    compiled_learn = learn
+    compiled_learn = learn_of_catalogue(take)
     compiled_choose = choose
     compiled_take = take
 
@@ -211,4 +201,5 @@ class LinearRequests(RequestRanker):
         self.due = values["due"]
 
 
+register_state(State, LinearRequests)
 register_requests(State, LinearRequests)

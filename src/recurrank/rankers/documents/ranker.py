@@ -90,6 +90,7 @@ class DocumentRanker(RequestRanker):
         pin: Mapping[int, Name] | None = None,
         positions: int | None = None,
         explore: float = 1.0,
+        propensity: bool = True,
     ) -> Slate:
         """The slate for a query: of documents whose features it brings, of those that it names, or of the whole catalogue.
 
@@ -102,18 +103,20 @@ class DocumentRanker(RequestRanker):
             pin: what must stand at which position, counted from 0.
             positions: how many positions to fill, at most the ranker's.
             explore: how often to explore, from 0 to 1; other slates are in the best known order and teach nothing.
+            propensity: of no effect: these algorithms do not tell it.
 
         """
         if features is None and candidates is None and len(self.catalogue):
             candidates = [self.catalogue.names[place] for place in self.catalogue.alive.tolist()]
         settings: dict[str, Any] = {"exclude": exclude, "pin": pin, "positions": positions, "explore": explore}
+        settings["propensity"] = propensity
         return super().rank(features, candidates=candidates, context=context, segment=segment, **settings)
 
     def _answer(
-        self, names: Sequence[Name], places: Ints, rows: Floats, allowed: Rules, segment: str | None, share: float
+        self, names: Sequence[Name], places: Ints, rows: Floats, allowed: Rules, segment: str | None, share: float, tell: bool
     ) -> DocumentSlate:
         self.state.memory[:] = np.nan
-        slate = super()._answer(names, places, rows, allowed, segment, share)
+        slate = super()._answer(names, places, rows, allowed, segment, share, tell)
         known = {field.name: getattr(slate, field.name) for field in fields(slate)}
         return DocumentSlate(**known, memory=self.state.memory[: len(slate)].copy())
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from recurrank._arrays import Bools, Floats, Ints
-from recurrank._compiled import hot, inner
+from recurrank._compiled import hot, inner, rare
 from recurrank.rankers.engines.requests import (
     EXPLOITED,
     INSURED,
@@ -20,11 +20,12 @@ from recurrank.rankers.engines.requests import (
     best,
     disputed,
     dot,
+    learn_of_catalogue,
     scores,
 )
 from recurrank.rankers.ranker import Buffer
 
-EXPLORE, PAY = 0.2, 0.1
+EXPLORE, PAY = 0.2, 0.025
 """The share of rounds that explore, and the share of a possible loss that they pay in."""
 LEAST_CLICKS, MOST_CLICKS = 0.02, 0.9
 """The least and the largest probability of a click that variances are computed from."""
@@ -39,6 +40,23 @@ class Kept(NamedTuple):
     stratum: Ints  # (R, K) -1 where nothing was learned
     clicks: Bools  # (R, K)
     examined: Floats  # (R, K) 1 where nobody is told
+
+
+class Menu(NamedTuple):
+    """What requests for the whole catalogue can be shown until the next estimate; items are indices of the catalogue."""
+
+    order: Ints  # (K,) the best by theta
+    sampled: Ints  # (S, K) the best by each sample
+    item: Ints  # (S,) whom each doubt disputes, or -1
+    place: Ints  # (S,) where that one stands in the order
+    gain: Floats  # (S,) what each doubt pays into the account
+    price: Floats  # (S,) what showing the disputed item first costs
+
+    @staticmethod
+    def of(samples: int, positions: int) -> Menu:
+        count, whole = np.zeros(samples), np.zeros(samples, np.int64)
+        sampled = np.zeros((samples, positions), np.int64)
+        return Menu(np.zeros(positions, np.int64), sampled, whole, whole.copy(), count, count.copy())
 
 
 class State(NamedTuple):
@@ -60,6 +78,7 @@ class State(NamedTuple):
     numbers: Floats  # (3,) the constant feature, the link, whether answers come with P(examined | slate, clicks above)
     clock: Ints  # (5,) answers; when to estimate next; answers kept; when to linearise next; answers at the last estimate
     kept: Kept
+    menu: Menu
     work: Work
 
 
@@ -77,28 +96,92 @@ def choose(
 
     Candidates are counted from 0; their features are ``rows`` of a matrix.
     """
-    work, size, link, constant = state.work, len(slots), int(state.numbers[LINK]), state.numbers[CONSTANT]
-    scores(features, rows, count, state.theta, constant, work.score)
-    best(work.score, count, size, work.order, work)
-    done, paid = EXPLOITED, 0.0
+    _order(state, features, rows, count, len(slots))
+    done, price = EXPLOITED, 0.0
     if rng.random() < EXPLORE * explore:
-        done, s = SAMPLED, int(rng.random() * state.samples.shape[0])
-        scores(features, rows, count, state.doubts[s], constant, work.other)
-        best(work.other, count, size, work.rival, work)
-        loss, y, place, price = disputed(work, state.worth, slots, size, link)
-        state.account[0] += PAY * loss
-        if y >= 0 and slots[0] == 0 and state.account[0] >= price:
-            state.account[0] -= price
-            for j in range(place, 0, -1):
-                work.order[j] = work.order[j - 1]
-            work.order[0] = y
-            done, paid = INSURED, price
+        s = int(rng.random() * state.samples.shape[0])
+        done, gain, price = _explore(state, s, features, rows, count, slots, state.account[0])
+        state.account[0] += gain
+        state.account[0] -= price
+    for j in range(len(slots)):
+        chosen[j] = state.work.order[j] if done == EXPLOITED else state.work.tried[j]
+    return done, price
+
+
+@inner
+def _order(state: State, features: Floats, rows: Ints, count: int, size: int) -> None:
+    """``work.order``: the best candidates by theta."""
+    scores(features, rows, count, state.theta, state.numbers[CONSTANT], state.work.score)
+    best(state.work.score, count, size, state.work.order, state.work)
+
+
+@rare
+def _explore(
+    state: State, s: int, features: Floats, rows: Ints, count: int, slots: Ints, account: float
+) -> tuple[int, float, float]:
+    """``work.tried``: what is shown instead of ``work.order`` with the s-th samples; what that did, is paid in, and costs."""
+    work, size, constant = state.work, len(slots), state.numbers[CONSTANT]
+    gain, y, place, price = _bid(state, s, features, rows, count, slots)
+    if y >= 0 and slots[0] == 0 and account + gain >= price:
+        for j in range(size):
+            work.tried[j] = insured(work.order, y, place, j)
+        return INSURED, gain, price
+    scores(features, rows, count, state.samples[s], constant, work.other)
+    best(work.other, count, size, work.tried, work)
+    return SAMPLED, gain, 0.0
+
+
+@inner
+def _bid(state: State, s: int, features: Floats, rows: Ints, count: int, slots: Ints) -> tuple[float, int, int, float]:
+    """What the s-th doubt pays into the account, the candidate it disputes, that one's place in the order, and its price."""
+    work = state.work
+    scores(features, rows, count, state.doubts[s], state.numbers[CONSTANT], work.other)
+    best(work.other, count, len(slots), work.rival, work)
+    loss, y, place, price = disputed(work, state.worth, slots, len(slots), int(state.numbers[LINK]))
+    return PAY * loss, y, place, price
+
+
+@inner
+def insured(order: Ints, y: int, place: int, j: int) -> int:
+    """Who stands at position j where y, which stood at ``place`` of the order or below it, is shown first."""
+    if j == 0:
+        return y
+    return int(order[j - 1] if j <= place else order[j])
+
+
+@hot
+def chances(
+    state: State, account: float, features: Floats, rows: Ints, count: int, slots: Ints, explore: float, shown: Ints,
+    marginal: Floats,
+) -> float:  # fmt: skip
+    """How probable it was that :func:`choose` shows these rows of the features: each at its position, and all of them.
+
+    Exact: the samples are drawn beforehand, so that a request has one outcome per sample, all equally probable, and the order.
+    ``account`` is what it was before the slate was chosen.
+    """
+    size, samples = len(slots), state.samples.shape[0]
+    share = EXPLORE * explore / samples
+    _order(state, features, rows, count, size)
+    joint = weigh(state.work.order, rows, shown, 1 - EXPLORE * explore, True, marginal)
+    if share > 0:
+        for s in range(samples):
+            _explore(state, s, features, rows, count, slots, account)
+            joint += weigh(state.work.tried, rows, shown, share, False, marginal)
+    return joint
+
+
+@inner
+def weigh(outcome: Ints, rows: Ints, shown: Ints, share: float, first: bool, marginal: Floats) -> float:
+    """Add an outcome of probability ``share`` to the marginals; that probability if it is all of what was shown, or 0."""
+    joint = share
+    for j in range(len(shown)):
+        if first:
+            marginal[j] = 0.0
+        if rows[outcome[j]] == shown[j]:
+            marginal[j] += share
         else:
-            scores(features, rows, count, state.samples[s], constant, work.other)
-            best(work.other, count, size, work.order, work)
-    for j in range(size):
-        chosen[j] = work.order[j]
-    return done, paid
+            joint = 0.0
+    return joint
 
 
 @hot
@@ -194,25 +277,76 @@ def again(state: State) -> None:
 
 
 @hot
-def rank(state: State, rng: np.random.Generator, slate: Buffer) -> None:
-    """A slate of the catalogue: the items of the shortlist are the candidates."""
-    positions = len(state.worth)
-    before = state.account[0]
-    done, _ = choose(state, rng, state.features, state.short, len(state.short), state.work.every[:positions], 1.0, slate.items)
+def foresee(state: State) -> None:
+    """Fill ``menu`` with all that requests for the whole catalogue can be shown until the next estimate, and at what price."""
+    menu, work, short, positions = state.menu, state.work, state.short, len(state.worth)
+    slots = work.every[:positions]
+    _order(state, state.features, short, len(short), positions)
     for k in range(positions):
-        slate.items[k] = state.short[slate.items[k]]
+        menu.order[k] = short[work.order[k]]
+    for s in range(state.samples.shape[0]):
+        gain, y, place, price = _bid(state, s, state.features, short, len(short), slots)
+        menu.item[s], menu.place[s], menu.gain[s], menu.price[s] = short[y] if y >= 0 else -1, place, gain, price
+        scores(state.features, short, len(short), state.samples[s], state.numbers[CONSTANT], work.other)
+        best(work.other, len(short), positions, work.tried, work)
+        for k in range(positions):
+            menu.sampled[s, k] = short[work.tried[k]]
+
+
+@hot
+def rank(state: State, rng: np.random.Generator, slate: Buffer) -> None:
+    """A slate of the whole catalogue, as :func:`choose` would choose it from all items."""
+    menu, before, done, s = state.menu, state.account[0], EXPLOITED, 0
+    if rng.random() < EXPLORE:
+        s = int(rng.random() * state.samples.shape[0])
+        state.account[0] += menu.gain[s]
+        done = _pays(state, s, state.account[0])
+        if done == INSURED:
+            state.account[0] -= menu.price[s]
+    for k in range(len(slate.items)):
+        slate.items[k] = _outcome(state, done, s, k)
     slate.marks[0, 0] = done
     slate.marks[0, 1] = np.float64(state.account[0] - before).view(np.int64)
 
 
+@inner
+def _pays(state: State, s: int, account: float) -> int:
+    return INSURED if state.menu.item[s] >= 0 and account >= state.menu.price[s] else SAMPLED
+
+
+@inner
+def _outcome(state: State, done: int, s: int, k: int) -> int:
+    menu = state.menu
+    if done == EXPLOITED:
+        return int(menu.order[k])
+    return insured(menu.order, menu.item[s], menu.place[s], k) if done == INSURED else int(menu.sampled[s, k])
+
+
 @hot
-def learn(state: State, slate: Buffer, clicks: Bools) -> bool:
-    """Take in the clicks on a slate of the catalogue."""
-    shown = state.work.shown
-    for k in range(len(slate.items)):
-        for p in range(state.features.shape[1]):
-            shown.features[k, p] = state.features[slate.items[k], p]
-    return take(state, shown, clicks)
+def recall(state: State, before: Floats) -> None:
+    """The account is all that drawing changes."""
+    before[0] = state.account[0]
+
+
+@hot
+def propensity(state: State, before: Floats, slate: Buffer, marginal: Floats) -> float:
+    """How probable a slate of the whole catalogue was; exact, as :func:`chances` is."""
+    samples, joint = state.samples.shape[0], 0.0
+    for k in range(len(marginal)):
+        marginal[k] = 0.0
+    for s in range(-1, samples):
+        done = EXPLOITED if s < 0 else _pays(state, s, before[0] + state.menu.gain[s])
+        share, same = 1 - EXPLORE if s < 0 else EXPLORE / samples, True
+        for k in range(len(marginal)):
+            if _outcome(state, done, s, k) == slate.items[k]:
+                marginal[k] += share
+            else:
+                same = False
+        joint += share if same else 0.0
+    return joint
+
+
+learn = learn_of_catalogue(take)
 
 
 @hot

@@ -8,12 +8,14 @@ A request has n candidates with features and m free positions. Attraction is lin
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from recurrank._arrays import Bools, Floats, Ints
-from recurrank._compiled import inner, rare
+from recurrank._compiled import hot, inner, rare
+from recurrank.rankers.ranker import Buffer
 
 LINEAR, LOGISTIC = 0, 1
 LINKS = ("linear", "logistic")
@@ -37,6 +39,7 @@ class Work(NamedTuple):
     other: Floats  # (n,) by a sample
     order: Ints  # (K,)
     rival: Ints  # (K,)
+    tried: Ints  # (K,)
     row: Floats  # (P,)
     every: Ints  # (n,) 0, 1, 2, ...
     top: Floats  # (n + 1,) the highest scores
@@ -45,10 +48,11 @@ class Work(NamedTuple):
 
     @staticmethod
     def of(candidates: int, positions: int, dim: int, size: int) -> Work:
-        count, whole = max(candidates, positions), np.zeros(positions, np.int64)
+        count, (order, rival, tried) = max(candidates, positions), np.zeros((3, positions), np.int64)
         shown = Shown(np.zeros((positions, dim)), np.ones(positions, np.bool_), 0, np.ones(positions))
         top, kept = np.zeros(count + 1), np.zeros(count + 1, np.int64)
-        return Work(np.zeros(count), np.zeros(count), whole, whole.copy(), np.zeros(size), np.arange(count), top, kept, shown)
+        every, row = np.arange(count), np.zeros(size)
+        return Work(np.zeros(count), np.zeros(count), order, rival, tried, row, every, top, kept, shown)
 
 
 @inner
@@ -181,3 +185,17 @@ def disputed(work: Work, worth: Floats, slots: Ints, size: int, link: int) -> tu
             moved = worth[slots[j + 1]] if j < place else 0.0
             price += (worth[slots[j]] - moved) * attraction(work.score[work.order[j]], link)
     return max(loss, 0.0), which, place, max(price, 0.0)
+
+
+def learn_of_catalogue(take: Callable[..., bool]) -> Any:
+    """A compiled ``learn(state, slate, clicks)``, which takes in the clicks on a slate of the catalogue as ``take`` does."""
+
+    @hot
+    def learn(state: Any, slate: Buffer, clicks: Bools) -> bool:
+        shown = state.work.shown
+        for k in range(len(slate.items)):
+            for p in range(state.features.shape[1]):
+                shown.features[k, p] = state.features[slate.items[k], p]
+        return take(state, shown, clicks)
+
+    return learn
