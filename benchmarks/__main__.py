@@ -20,6 +20,7 @@ NAMES = [
     "movielens",
     "paper",
     "serving",
+    "asking",
     "dashboard",
     "scale",
     "seeds",

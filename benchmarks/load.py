@@ -1,11 +1,12 @@
 """A load generator: ``python -m benchmarks.load PORT CONNECTIONS SECONDS`` reads requests from standard input, a JSON list of
-[method, path, body] per line, one line per connection; sends each connection's round and round (once with SECONDS = 0), and
-prints what came of it as JSON.
+[method, path, body] per line, one line per connection (with a media type as a fourth element the body is base64); sends each
+connection's round and round (once with SECONDS = 0), and prints what came of it as JSON.
 """
 
 from __future__ import annotations
 
 import asyncio
+import base64
 import json
 import sys
 import time
@@ -59,10 +60,10 @@ async def main(port: int, connections: int, seconds: float) -> None:
     prepared = []
     for line in sys.stdin:
         encoded = []
-        for method, path, body in json.loads(line):
-            head = [f"{method} {path} HTTP/1.1", "host: 127.0.0.1", "content-type: application/json"]
-            head += [f"content-length: {len(body)}", "", body]
-            encoded.append("\r\n".join(head).encode())
+        for method, path, text, *kind in json.loads(line):
+            body = base64.b64decode(text) if kind else text.encode()
+            head = [f"{method} {path} HTTP/1.1", "host: 127.0.0.1", f"content-type: {kind[0] if kind else 'application/json'}"]
+            encoded.append("\r\n".join([*head, f"content-length: {len(body)}", "", ""]).encode() + body)
         prepared.append(encoded)
     times: list[float] = []
     statuses: dict[str, int] = {}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
 import json
 import threading
@@ -400,6 +401,36 @@ def test_changes_at_the_same_time(tmp_path):
         sound(service, "shop")
     finally:
         service.close()
+
+
+def test_the_clients_make_requests(http, server):
+    rows = np.random.default_rng(0).random((6, DIM))
+    names = [f"x{n}" for n in range(6)]
+
+    async def use() -> tuple[list[str], dict]:
+        async with rr.AsyncClient(server.url) as client:
+            slate = await client.rank("free", candidates=names, features=rows, segment="phone", exclude={"x0"}, pin={1: "x3"})
+            assert await client.feedback(slate, clicked=[1]) == "learned"
+            return slate.items, await client.change_items("shop", add=[("new", [1.0, 0.5])], remove=["i0"])
+
+    with rr.Client(server.url) as client:
+        assert client.create("free", POSITIONS, algorithm="anchored", dim=DIM) is False
+        slate = client.rank("free", "again", candidates=names, features=rows.astype(np.float32), positions=2, propensity=True)
+        assert len(slate.items) == 2
+        assert client.rank("free", "again", candidates=["y"], features=rows[:1]).items == slate.items
+        assert len(client.rank("shop", candidates=np.array(["i1", "i2"]), context=None).items) == 2
+        items, changed = asyncio.run(use())
+        assert items[1] == "x3"
+        assert "x0" not in items
+        assert (changed["added"], changed["removed"], changed["items"]) == (1, 1, 8)
+        assert client.change_items("shop", change=[("new", [1.0, 0.25])])["changed"] == 1
+        assert {item["id"]: item["features"] for item in client.items("shop")["items"]}["new"] == [1.0, 0.25]
+        assert client.set_rules("shop", exclude=["i7"], pin={0: "new"})["rules"]["pin"] == {"0": "new"}
+        assert client.rank("shop").items[0] == "new"
+        with pytest.raises(rr.client.ServiceError, match="candidates\\[0\\]: 'i0' is not an item"):
+            client.rank("shop", candidates=["i0"])
+        with pytest.raises(TypeError, match="'candidate' is not a field"):
+            client.rank("shop", candidate=["i1"])
 
 
 def test_a_log_of_requests_can_be_exported(tmp_path):

@@ -75,11 +75,15 @@ class Stock(Catalogue):
     def places(self, field: str, names: Iterable[Name]) -> Ints:
         """The indices of items; ValueError for a name that is unknown or repeated."""
         asked = listed(field, names)
-        distinct(field, asked)
-        for place, name in enumerate(asked):
-            if name not in self.index:
-                raise ValueError(f"{field}[{place}]: {name!r} is not an item of the catalogue")
-        return np.array([self.index[name] for name in asked], np.int64)
+        try:
+            found = list(map(self.index.__getitem__, asked))
+        except KeyError:
+            distinct(field, asked)
+            place, name = next((place, name) for place, name in enumerate(asked) if name not in self.index)
+            raise ValueError(f"{field}[{place}]: {name!r} is not an item of the catalogue") from None
+        if len(set(found)) < len(found):
+            distinct(field, asked)
+        return np.array(found, np.int64)
 
     def added(self, ids: Sequence[Name], features: ArrayLike) -> Stock:
         """With new items; ValueError if one is there already."""

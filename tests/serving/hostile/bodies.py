@@ -174,6 +174,64 @@ def _others() -> Iterator[Hostile]:
     yield Hostile("a simulation of its own", "POST", "/dash/playground/run", JSON, b'{"items":"' + b"9" * 10_000 + b'"}')
 
 
+def _requests() -> Iterator[Hostile]:
+    """To the rankers of requests ``shop``, with items, and ``free``, of two features each."""
+    rank, free, items, rules = (f"/v1/rankers/{path}" for path in ("shop/rank", "free/rank", "shop/items", "shop/rules"))
+    one = b'{"id":"a","features":[1.0,2.0]}'
+    many = b",".join(b'"x%d"' % n for n in range(10_001))
+    rows = b",".join(b'{"id":"x%d","features":[1,2]}' % n for n in range(10_001))
+    for name, path, body in (
+        ("10,001 candidates", rank, b'{"candidates":[' + many + b"]}"),
+        ("10,001 candidates with features", free, b'{"candidates":[' + rows + b"]}"),
+        ("a million features", free, b'{"candidates":[{"id":"a","features":[' + b"0," * 900_000 + b"0]}]}"),
+        ("NaN", free, b'{"candidates":[{"id":"a","features":[NaN,1.0]}]}'),
+        ("too large a number", free, b'{"candidates":[{"id":"a","features":[1e999,1.0]}]}'),
+        ("a number of 10^6 digits", free, b'{"candidates":[{"id":"a","features":[' + b"9" * 10**6 + b",1.0]}]}"),
+        ("brackets as candidates", rank, b'{"candidates":' + b"[" * 1_000_000),
+        ("candidates in candidates", free, b'{"candidates":[' * 100_000),
+        ("numbers as candidates", rank, b'{"candidates":[1,2]}'),
+        ("an object of candidates", rank, b'{"candidates":{"a":1}}'),
+        ("an empty id", rank, b'{"candidates":[""]}'),
+        ("a long id", rank, b'{"candidates":["' + b"x" * 300 + b'"]}'),
+        ("pins by name", rank, b'{"pin":{"first":"i1"}}'),
+        ("a pin below zero", rank, b'{"pin":{"-1":"i1"}}'),
+        ("a pin beyond all numbers", rank, b'{"pin":{"99999999999999999999999":"i1"}}'),
+        ("10^5 pins", rank, b'{"pin":{' + b",".join(b'"%d":"i1"' % n for n in range(10**5)) + b"}}"),
+        ("a context of NaN", free, b'{"candidates":[' + one + b'],"context":[NaN]}'),
+        ("a long segment", free, b'{"candidates":[' + one + b'],"segment":"' + b"x" * 201 + b'"}'),
+        ("features that are not base64", free, b'{"candidates":["a"],"features":"***"}'),
+        ("exploring twice", rank, b'{"explore":2}'),
+    ):
+        yield Hostile(f"a request: {name}", "POST", path, JSON, body)
+    for name, body in (
+        ("a map of 2^32 - 1", b"\xdf\xff\xff\xff\xff"), ("a list of 2^32 - 1", b"\x81\xaacandidates\xdd\xff\xff\xff\xff"),
+        ("nested", b"\x91" * 1_000_000), ("bytes of 2^32 - 1", b"\x81\xa8features\xc6\xff\xff\xff\xff"),
+    ):  # fmt: skip
+        yield Hostile(f"MessagePack: {name}", "POST", free, "application/msgpack", body)
+    yield Hostile("a .npy of more rows than there are", "POST", free, NPY, _npy(_array("'<f8'", "(1000000000, 2)")))
+    yield Hostile("a .npy of objects", "POST", free, NPY, _npy(_array("'|O'", "(1, 2)"), b"x" * 16))
+    yield Hostile("a .npy of 20,000 rows", "POST", free, NPY, _npy(_array("'<f4'", "(20000, 2)"), bytes(160_000)))
+    deep = f"{free}?ids={'[' * 8_000}"
+    yield Hostile("ids in ids", "POST", deep, NPY, _npy(_array("'<f8'", "(1, 2)"), struct.pack("<2d", 1, 2)))
+    for name, body in (
+        ("20,001 items", b'{"remove":[' + b",".join(b'"x%d"' % n for n in range(20_001)) + b"]}"),
+        ("NaN", b'{"add":[{"id":"a","features":[NaN,1]}]}'),
+        ("ragged", b'{"add":[{"id":"a","features":[1]},{"id":"b","features":[1,2]}]}'),
+        ("brackets", b"[" * 1_000_000),
+        ("items in items", b'{"add":' * 100_000),
+        ("wrong types", b'{"add":{"id":"a"}}'),
+        ("an item twice", b'{"add":[' + one + b"," + one + b"]}"),
+    ):
+        yield Hostile(f"items: {name}", "PATCH", items, JSON, body)
+    yield Hostile("rules: pins beyond the slate", "PUT", rules, JSON, b'{"pin":{"2":"i1"}}')
+    yield Hostile("rules: brackets", "PUT", rules, JSON, b"[" * 1_000_000)
+    yield Hostile(
+        "a ranker of 10^12 numbers", "PUT", "/v1/rankers/hostile", JSON, b'{"algorithm":"anchored","positions":1000,"dim":4096}'
+    )
+    outer = b'{"algorithm":"anchored","positions":10,"dim":100,"options":{"context":10000,"interactions":"outer"}}'
+    yield Hostile("a ranker with a large context", "PUT", "/v1/rankers/hostile", JSON, outer)
+
+
 def bodies() -> Iterator[Hostile]:
     """All of them, the worst of the files as previews too."""
     for kind, found in ((PARQUET, _parquets()), (NPY, _npys()), (CSV, _csvs())):
@@ -185,3 +243,4 @@ def bodies() -> Iterator[Hostile]:
     for name, make in _jsons():
         yield Hostile(f"{JSON}: {name}", "PUT", "/v1/rankers/hostile", JSON, make())
     yield from _others()
+    yield from _requests()

@@ -18,6 +18,8 @@ SECONDS, HEALTHZ, MEMORY = 15.0, 2.0, 1 << 30
 def test_every_hostile_body_is_refused(tmp_path):
     with serving("--store", f"sqlite:///{tmp_path}/x.db") as (process, url), Client(url) as client:
         client.create("films", 2, ITEMS, rounds=1000)
+        client.create("shop", 2, ITEMS, algorithm="anchored")
+        client.create("free", 2, algorithm="anchored", dim=2)
         outcomes = list(attack(url, process.pid, bodies()))
         assert len(outcomes) >= 40
         for outcome in outcomes:
@@ -27,6 +29,7 @@ def test_every_hostile_body_is_refused(tmp_path):
             assert outcome.seconds < SECONDS, outcome
             assert outcome.healthz < HEALTHZ, outcome
             assert outcome.memory < MEMORY, outcome
-        assert [line["name"] for line in client.rankers()] == ["films"]
+        assert [line["name"] for line in client.rankers()] == ["films", "free", "shop"]
+        assert [line["served"] for line in client.rankers()] == [0, 0, 0]
         assert httpx.get(f"{url}/readyz").status_code == 200
         assert len(children(process.pid)) <= 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import io
 import json
 import tempfile
@@ -110,25 +111,38 @@ def _listed(items: list[s.NewItem]) -> Catalogue:
 
 def read_npy(body: bytes, bounds: Bounds) -> np.ndarray[Any, Any]:
     """The array in a .npy file, where it is in the body; nothing is allocated for what its header claims."""
-    file = io.BytesIO(body)
     try:
-        major = np.lib.format.read_magic(file)[0]
-        if major not in (1, 2, 3):
-            raise ValueError(f"version {major}")
-        length = int.from_bytes(body[8:10] if major == 1 else body[8:12], "little")
-        if length > NPY_HEADER:
-            raise ValueError(f"a header of {length:,} bytes")
-        header = np.lib.format.read_array_header_1_0 if major == 1 else np.lib.format.read_array_header_2_0
-        shape, columnwise, kind = header(file)
+        start = _npy_start(body)
+        shape, columnwise, kind = _npy_header(body[:start])
     except Exception as error:  # numpy reads it with Python's own parser, which has many ways to fail
         raise ValueError("body: not a .npy file of numbers, or a truncated one") from error
     if kind.kind not in "fiub" or len(shape) != 2 or min(shape) < 0:
         raise ValueError(f"body: an array of shape {shape} of {kind}; give two dimensions of numbers, with one row per item")
     bounds.check(*shape, itemsize=kind.itemsize if kind in (np.float32, np.float64) else 8)
-    start, size = file.tell(), shape[0] * shape[1] * kind.itemsize
+    size = shape[0] * shape[1] * kind.itemsize
     if len(body) - start != size:
         raise ValueError(f"body: {len(body) - start:,} bytes of numbers, its header says {size:,}; the file is truncated")
     return np.frombuffer(body, kind, offset=start).reshape(shape, order="F" if columnwise else "C")
+
+
+def _npy_start(body: bytes) -> int:
+    """Where the numbers begin."""
+    width = 2 if body[6:7] == b"\x01" else 4
+    length = int.from_bytes(body[8 : 8 + width], "little")
+    if length > NPY_HEADER:
+        raise ValueError(f"a header of {length:,} bytes")
+    return 8 + width + length
+
+
+@functools.lru_cache(256)  # requests of as many candidates have the same, and parsing takes longer than ranking
+def _npy_header(head: bytes) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
+    file = io.BytesIO(head)
+    major = np.lib.format.read_magic(file)[0]
+    if major not in (1, 2, 3):
+        raise ValueError(f"version {major}")
+    read = np.lib.format.read_array_header_1_0 if major == 1 else np.lib.format.read_array_header_2_0
+    found: tuple[tuple[int, ...], bool, np.dtype[Any]] = read(file)
+    return found
 
 
 def _parquet(body: bytes, bounds: Bounds) -> Catalogue:
