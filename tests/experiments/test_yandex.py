@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import recurrank as rr
 from recurrank.clicks.assumptions import check
 from recurrank.experiments import yandex
 from recurrank.experiments.runner import run
@@ -114,10 +115,29 @@ def test_rankers_run_on_them(path):
         yandex.suite(path, "PBM", "random", runs=4)
 
 
+def test_rankers_run_on_models_fitted_to_a_log(tmp_path):
+    """Of two queries the one with 12 items takes part, with its ten most attractive."""
+    rng = np.random.default_rng(0)
+    items = np.argsort(rng.random((600, 12)), axis=1)[:, :6].astype(np.int32)
+    query_of = (np.arange(600) % 4 == 0).astype(np.int32)
+    items[query_of == 1] = np.argsort(rng.random((150, 6)), axis=1)
+    clicks = (rng.random((600, 6)) < np.linspace(0.8, 0.1, 12)[items] * np.linspace(1, 0.4, 6)).astype(np.uint8)
+    log = rr.Sessions(query_of, items, clicks, ["large", "small"], [f"i{n}" for n in range(12)])
+    fitted = rr.fit(log, "pbm,sdbn", split="none")
+    fitted.save(tmp_path / "fitted.json")
+    source = yandex.read_queries(tmp_path / "fitted.json")["SDBN"]
+    assert source.queries == ("large",)
+    model = source.setting(0, np.random.SeedSequence(0), 5).model
+    best = np.sort(fitted.models()["sdbn"]["large"].attraction)[-10:]
+    assert np.sort(model.attraction).tolist() == best.tolist()
+    rows = run(yandex.suite(tmp_path / "fitted.json", "PBM,SDBN", "oracle,random", runs=1, rounds=200).experiments, jobs=1)
+    assert len(rows) == 4
+
+
 @pytest.mark.skipif(not REAL.exists(), reason="the file of fitted models is not at hand")
 def test_the_real_file_is_read_whole():
     sources = yandex.read_queries(REAL)
-    assert [len(source.arguments) for source in sources.values()] == [30] * 6
+    assert [source.units for source in sources.values()] == [30] * 6
     pbm = sources["PBM"].setting(0, np.random.SeedSequence(0), 5).model
     assert all(finding.holds for finding in check(pbm, 5))
 
@@ -126,12 +146,12 @@ def test_the_real_file_is_read_whole():
     ("content", "says"),
     [
         (None, "no such file"),
-        ("[", "not a whole list"),
-        ("[]", "no queries"),
-        ("{}", "not a whole list|no queries"),
-        (json.dumps([{"query": "1", "models": {}}]), "no 'PBM'"),
-        (json.dumps([query(0, documents=3)]), "not a whole list"),
-        (json.dumps([query(0)]).replace("0.03", "3"), "not a whole list"),
+        ("[", "not a file of fitted click models"),
+        ("[]", "not a file of fitted click models"),
+        ("{}", "not a file of fitted click models"),
+        (json.dumps([{"query": "1", "models": {}}]), "no 'pbm'"),
+        (json.dumps([query(0, documents=3)]), "no query with 10 items"),
+        (json.dumps([query(0)]).replace("0.03", "3"), "not a file of fitted click models"),
     ],
 )
 def test_bad_files(tmp_path, content, says):

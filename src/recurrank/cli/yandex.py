@@ -22,7 +22,7 @@ option = options_of(suite)
 @option("--rounds", help="T, how many rounds to play.")
 @suite_options
 def command(**settings: Any) -> None:
-    """Run rankers on the click models in QUERIES, a JSON file of models fitted to the queries of the Yandex log.
+    """Run rankers on the click models in QUERIES: what recurrank fit --out wrote, or the published models of the Yandex log.
 
     Five positions, no features (every item has its own dimension).
     """
