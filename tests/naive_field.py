@@ -5,9 +5,13 @@ A twin has ``rank() -> list of items`` and ``learn(items, clicks)``, and draws f
 
 from __future__ import annotations
 
+import functools
+import itertools
 import math
 
 import numpy as np
+from scipy.optimize import linear_sum_assignment
+from scipy.special import ndtr
 
 TWINS = {}
 
@@ -219,3 +223,112 @@ class VAC2UCB(CascadeWOFUL):
 
 
 TWINS |= {"cascade-ucb-v": CascadeUCBV, "cascade-woful": CascadeWOFUL, "vac2-ucb": VAC2UCB}
+
+
+@functools.cache
+def kl_bound(p, level):
+    """Max { q : kl(p, q) <= level }, by bisection; rounded, so that equal statistics tie."""
+    low, high = p, 1.0
+    for _ in range(60):
+        q = (low + high) / 2
+        first = p * math.log(p / q) if p > 0 else 0.0
+        rest = (1 - p) * math.log((1 - p) / (1 - q)) if p < 1 and q < 1 else 0.0 if p == 1 else math.inf
+        low, high = (q, high) if first + rest <= level else (low, q)
+    return round(low, 11)
+
+
+class GRAB:
+    """The leader by the Hungarian algorithm, all neighbours one by one."""
+
+    def __init__(self, features, positions, rounds, rng, *, period=None):
+        self.L, self.K = len(features), positions
+        self.period, self.log = self.L if period is None else period, math.log(rounds)
+        self.n, self.s = np.zeros((self.K, self.L), int), np.zeros((self.K, self.L), int)
+        golden = (math.sqrt(5) - 1) / 2
+        self.tie = np.array(
+            [[1e-7 * (math.sqrt(i * self.K + k + 1 + golden) % 1.0) for i in range(self.L)] for k in range(self.K)]
+        )
+        self.leader = self.assign()
+        self.age = 0
+
+    def assign(self):
+        self.value = self.s / np.maximum(self.n, 1) + self.tie
+        return linear_sum_assignment(self.value, maximize=True)[1].tolist()
+
+    def b(self, k, i):
+        return kl_bound(self.s[k, i] / self.n[k, i], self.log / self.n[k, i]) if self.n[k, i] else 1.0
+
+    def rank(self):
+        if self.age % self.period == 0:
+            return self.leader
+        order = sorted(range(self.K), key=lambda k: -self.value[k, self.leader[k]])
+        neighbours = [list(self.leader)]
+        for k, m in itertools.pairwise(order):
+            neighbours.append(list(self.leader))
+            neighbours[-1][k], neighbours[-1][m] = self.leader[m], self.leader[k]
+        for i in sorted(set(range(self.L)) - set(self.leader)):
+            neighbours.append(list(self.leader))
+            neighbours[-1][order[-1]] = i
+        mine = [self.b(k, i) for k, i in enumerate(self.leader)]
+        sums = [sum(self.b(k, i) - mine[k] for k, i in enumerate(slate) if i != self.leader[k]) for slate in neighbours]
+        return neighbours[max(range(len(sums)), key=lambda n: (round(sums[n], 10), -n))]
+
+    def learn(self, items, clicks):
+        for k, (i, c) in enumerate(zip(items, clicks, strict=True)):
+            self.n[k, i] += 1
+            self.s[k, i] += int(c)
+        leader = self.assign()
+        self.age = self.age + 1 if leader == self.leader else 0
+        self.leader = leader
+
+
+TWINS["grab"] = GRAB
+
+
+class PBMHB:
+    def __init__(self, features, positions, rounds, rng, *, scale=1000.0, sweeps=1):
+        self.L, self.K, self.rng, self.c, self.m, self.t = len(features), positions, rng, scale, sweeps, 0
+        self.theta, self.kappa = rng.random(self.L), np.array([1.0, *rng.random(self.K - 1)])
+        self.S, self.F = np.full((self.L, self.K), 0.5), np.full((self.L, self.K), 0.5)
+
+    def log_posterior(self, products, s, f):
+        return float((s * np.log(products)).sum() + (f * np.log(1 - products)).sum())
+
+    def propose(self, x, sigma):
+        while True:
+            if sigma >= 1:
+                y = self.rng.random()
+                if self.rng.random() < math.exp(-((y - x) ** 2) / (2 * sigma**2)):
+                    return y
+            else:
+                y = x + sigma * self.rng.standard_normal()
+                if 0 <= y <= 1:
+                    return y
+
+    def move(self, x, others, s, f, sigma):
+        y = self.propose(x, sigma)
+        inside = [ndtr((1 - a) / sigma) - ndtr(-a / sigma) for a in (x, y)]
+        ratio = self.log_posterior(y * others, s, f) - self.log_posterior(x * others, s, f)
+        return y if math.log(self.rng.random()) < ratio + math.log(inside[0]) - math.log(inside[1]) else x
+
+    def rank(self):
+        self.t += 1
+        sigma = self.c / math.sqrt(self.t)
+        for _ in range(self.m):
+            for i in range(self.L):
+                self.theta[i] = self.move(self.theta[i], self.kappa, self.S[i], self.F[i], sigma)
+            for k in range(1, self.K):
+                self.kappa[k] = self.move(self.kappa[k], self.theta, self.S[:, k], self.F[:, k], sigma)
+        items = sorted(range(self.L), key=lambda i: -self.theta[i])
+        slate = [0] * self.K
+        for k, i in zip(sorted(range(self.K), key=lambda k: -self.kappa[k]), items, strict=False):
+            slate[k] = i
+        return slate
+
+    def learn(self, items, clicks):
+        for k, (i, c) in enumerate(zip(items, clicks, strict=True)):
+            self.S[i, k] += c
+            self.F[i, k] += not c
+
+
+TWINS["pb-mhb"] = PBMHB

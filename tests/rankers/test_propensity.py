@@ -15,7 +15,7 @@ from recurrank.rankers.ranker import Buffer, propensity, recall, registered
 
 ITEMS, POSITIONS = 6, 3
 SLATES = list(itertools.permutations(range(ITEMS), POSITIONS))
-UNKNOWN = {"cascade-lints"}
+UNKNOWN = {"cascade-lints", "pb-mhb"}
 """Only sampling would tell."""
 BY_MARKS = {"ranked-bandits"}
 """What a bandit chose is in the slate's marks: there is no telling of a slate that was not drawn."""

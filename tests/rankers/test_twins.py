@@ -31,8 +31,10 @@ LOOSE_AND_TIGHT = {
     "dcm-klucb": [{}, {"exploration": 0.0}],
     "epsilon-greedy": [{}, {"epsilon": 0.0}, {"epsilon": 1.0}],
     "gl-cdcm": [{}, {"link": "identity"}, {"width": 0.1}],
+    "grab": [{}, {"period": 2}, {"period": 1}],
     "linucb": [{}, {"alpha": 0.1}],
     "batchrank": [{}, {"exploration": 0.5}, {"exploration": 0.05}],
+    "pb-mhb": [{}, {"scale": 1.0, "sweeps": 2}],
     "pbm-pie": [{}, {"epsilon": 0.5}, {"examination": "flat"}],
     "pie": [{}, {"exploration": 0.0}, {"explore_at": 1}],
     "pbm-ucb": [{}, {"epsilon": 0.5}, {"examination": "flat"}],
@@ -111,7 +113,7 @@ def test_toprank_meets_again():
 def test_same_slates(name, number):
     features, positions, model, options = setting(name, number)
     rounds = 300 if number % 4 else 1000
-    if name == "anchored":
+    if name in ("anchored", "pb-mhb"):
         rounds //= 3  # its twin takes long, and every branch is taken early
     if name == "bubblerank":
         rounds *= 3

@@ -24,8 +24,10 @@ from recurrank.rankers.cascade_ucb_v import CascadeUCBV as CascadeUCBV
 from recurrank.rankers.cascade_woful import CascadeWOFUL as CascadeWOFUL
 from recurrank.rankers.dcm_klucb import DCMKLUCB as DCMKLUCB
 from recurrank.rankers.gl_cdcm import GLCDCM as GLCDCM
+from recurrank.rankers.grab import GRAB as GRAB
 from recurrank.rankers.linucb import LinUCB as LinUCB
 from recurrank.rankers.options import REQUIRED, Option
+from recurrank.rankers.pb_mhb import PBMHB as PBMHB
 from recurrank.rankers.pbm_pie import PBMPIE as PBMPIE
 from recurrank.rankers.pbm_ucb import PBMUCB as PBMUCB
 from recurrank.rankers.pie import PIE as PIE
