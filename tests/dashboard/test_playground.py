@@ -19,7 +19,7 @@ from recurrank.dashboard import live
 from recurrank.dashboard.pages import render
 from recurrank.dashboard.playground import runner
 from recurrank.dashboard.playground.routes import Playground
-from recurrank.dashboard.playground.setup import DEFAULTS, PARAMETERS, options, read
+from recurrank.dashboard.playground.setup import DEFAULTS, PARAMETERS, YourLog, options, read
 from recurrank.dashboard.playground.worker import _model, _problem, play
 
 SMALL = {"items": "50", "positions": "3", "rounds": "2000", "clicks": "cascade", "rankers": "recurrank,random"}
@@ -81,7 +81,7 @@ def test_options_are_those_that_the_rankers_declare():
     fields = {field for several in options().values() for field, _ in several}
     assert {"recurrank.delta", "pbm-ucb.examination"} <= fields
     assert "oracle.attraction" not in fields
-    form = Playground.form(None, {"recurrank.design": "spanner"})
+    form = Playground().form({"recurrank.design": "spanner"})
     text = render("playground.html", "/playground", script="playground.js", **form).body.decode()
     assert {field for field in fields if f'name="{field}"' in text} == fields
     assert '<option value="spanner" selected>' in text
@@ -120,6 +120,34 @@ def test_movielens_comes_with_the_package():
     setup, _ = read({**SMALL, "problem": "movielens", "items": "nonsense"})
     assert (setup.items, setup.dim) == (1000, 5)
     assert _problem(setup).features.shape == (1000, 5)
+
+
+def test_your_log_stands_beside_the_presets(tmp_path):
+    """The users are those of the fitted model, the items those of its largest query; what does not fit is told."""
+    rng = np.random.default_rng(0)
+    items = np.argsort(rng.random((400, 8)), axis=1)[:, :4].astype(np.int32)
+    clicks = (rng.random((400, 4)) < np.linspace(0.8, 0.1, 8)[items]).astype(np.uint8)
+    log = rr.Sessions(np.zeros(400, np.int32), items, clicks, ["q"], [f"i{n}" for n in range(8)])
+    rr.fit(log, "pbm,cm", split="none").save(tmp_path / "fitted.json")
+    here = YourLog.read(str(tmp_path / "fitted.json"))
+    given = {"problem": "log", "log_model": "cm", "positions": "3", "rounds": "200", "rankers": "random"}
+    assert "problem" in read(given)[1]
+    assert "log_model" in read({**given, "log_model": "ubm"}, here)[1]
+    assert "positions" in read({**given, "positions": "9"}, here)[1]
+    setup, errors = read(given, here)
+    assert errors == {}
+    problem = _problem(setup)
+    model = _model(setup, problem)
+    assert isinstance(model, rr.clicks.Cascade)
+    assert problem.attraction.tolist() == model.attraction.tolist()
+    fitted = rr.clicks.load(tmp_path / "fitted.json").model("cm")
+    assert sorted(model.attraction) == sorted(fitted.attraction)
+    said = []
+    play(setup, lambda name, document: said.append(name))
+    assert said[-1] == "done"
+    page = render("playground.html", "/playground", **Playground(here.path).form({})).body.decode()
+    assert "your log" in page
+    assert "your log" not in render("playground.html", "/playground", **Playground().form({})).body.decode()
 
 
 def test_a_run_is_a_stream_and_ends_with_who_asked_for_it(server):

@@ -48,6 +48,7 @@ def _from_file(context: click.Context, _: click.Parameter, path: Path | None) ->
     "--max-waiting", default=64, show_default=True, type=click.IntRange(1), help="Requests that may wait for their answers."
 )
 @click.option("--rate", type=float, help="Requests per second with one key; by default without limit.")
+@click.option("--fitted", help="What recurrank fit --out wrote: your log's users in the playground.")
 @plugin_option
 @click.option("--demo", is_flag=True, help="A catalogue and simulated users, to see it learn; nothing is kept.")
 def command(
@@ -62,6 +63,7 @@ def command(
     max_connections: int,
     max_waiting: int,
     rate: float | None,
+    fitted: str | None,
     demo: bool,
 ) -> None:
     """Serve rankers over HTTP until stopped. What was answered is on disk.
@@ -79,13 +81,13 @@ def command(
     crowd = Crowd(connections=max_connections, per_address=max(1, max_connections // 2), waiting=max_waiting)
     log = log_as_json()
     try:
-        _serve(store, host, port, limits, crowd, demo)
+        _serve(store, host, port, limits, crowd, demo, fitted)
     except (ValueError, OSError) as error:  # options were sound, so it is the server that fails: its log says why
         log.critical("the server cannot run", why=" ".join(str(error).split()))
         raise SystemExit(2) from None
 
 
-def _serve(store: str, host: str, port: int, limits: Any, crowd: Any, demo: bool) -> None:
+def _serve(store: str, host: str, port: int, limits: Any, crowd: Any, demo: bool, fitted: str | None) -> None:
     from threadpoolctl import threadpool_limits
 
     from recurrank.serving.auth import open_keys
@@ -113,7 +115,7 @@ def _serve(store: str, host: str, port: int, limits: Any, crowd: Any, demo: bool
     try:
         if showing:
             showing.start(service)
-        serve(service, ring, limits, host, port, _announce(address, demo), _pages(service, ring, showing), crowd)
+        serve(service, ring, limits, host, port, _announce(address, demo), _pages(service, ring, showing, fitted), crowd)
     finally:
         if showing:
             showing.stop()
@@ -122,12 +124,13 @@ def _serve(store: str, host: str, port: int, limits: Any, crowd: Any, demo: bool
             showing.clean()
 
 
-def _pages(service: Any, keys: Any, showing: Any) -> Any:
+def _pages(service: Any, keys: Any, showing: Any, fitted: str | None) -> Any:
     """The dashboard; that of the demo knows the truth."""
     from recurrank.dashboard.app import Dashboard
     from recurrank.serving.demo import NAME
 
-    return Dashboard(service, keys, showing.truths, NAME) if showing else Dashboard(service, keys)
+    known = {"truths": showing.truths, "demo": NAME} if showing else {}
+    return Dashboard(service, keys, fitted=fitted, **known)
 
 
 def _loopback(host: str) -> bool:

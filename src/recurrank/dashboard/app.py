@@ -25,17 +25,23 @@ class Dashboard:
         keys: whether one is asked for decides what may be said without one.
         truths: by ranker, what a perfect ranking would get at each place, where that is known.
         demo: the ranker that a newcomer should look at first, if this is a demonstration.
+        fitted: a file of click models fitted to a log, for the playground.
 
     """
 
     def __init__(
-        self, service: Service, keys: KeyRing | None = None, truths: view.Truths | None = None, demo: str | None = None
+        self,
+        service: Service,
+        keys: KeyRing | None = None,
+        truths: view.Truths | None = None,
+        demo: str | None = None,
+        fitted: str | None = None,
     ) -> None:
         self._service, self._keys, self._demo = service, keys, demo
         known = truths or {}
         self._truths = known
         self._live = Live(service, lambda name: view.whole(service, name, known))
-        self._playground = Playground()
+        self._playground = Playground(fitted)
 
     def routes(self, decoder: Decoder) -> Sequence[Route]:
         """All of them; frames have no data in them, and need no key."""

@@ -19,10 +19,11 @@ HEADERS = {"cache-control": "no-store", "x-content-type-options": "nosniff", "x-
 
 
 class Playground:
-    """Simulations for the page ``/playground``."""
+    """Simulations for the page ``/playground``; ``fitted`` is a file of click models, to choose beside the presets."""
 
-    def __init__(self) -> None:
+    def __init__(self, fitted: str | None = None) -> None:
         self._runner = Runner()
+        self._log = setup.YourLog.read(fitted) if fitted else None
 
     def warm(self) -> None:
         """Somebody may want a simulation soon."""
@@ -34,7 +35,7 @@ class Playground:
 
     def form(self, query: Mapping[str, str]) -> dict[str, Any]:
         """What the page's template needs, with the address' settings in the fields and its errors beside them."""
-        _, errors = setup.read(query) if query else (None, {})
+        _, errors = setup.read(query, self._log) if query else (None, {})
         options = setup.options()
         usual = {**setup.DEFAULTS, **{field: "" for several in options.values() for field, _ in several}}
         return {
@@ -44,6 +45,7 @@ class Playground:
             "parameters": setup.PARAMETERS,
             "rankers": rankers(),
             "options": options,
+            "log": self._log,
         }
 
     def routes(self) -> list[Route]:
@@ -56,7 +58,7 @@ class Playground:
 
         @route("POST", "/dash/playground/run", "admin")
         async def run(request: Request) -> Answer:
-            asked, errors = setup.read(msgspec.json.decode(request.body, type=dict[str, str]))
+            asked, errors = setup.read(msgspec.json.decode(request.body, type=dict[str, str]), self._log)
             if asked is None:
                 field, said = next(iter(errors.items()))
                 refused = {**json.loads(problem(400, f"{field}: {said}")), "errors": errors}

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from recurrank.clicks import names as click_models
+from recurrank.clicks.fitted import load
 from recurrank.labels import read as read_value
 from recurrank.rankers import names as rankers
 from recurrank.rankers.options import Option
@@ -51,12 +52,27 @@ DEFAULTS = {
     "dim": "5",
     "positions": "10",
     "clicks": "position-based",
+    "log_model": "",
     "rankers": "recurrank,balanced,toprank",
     "rounds": "1000000",
     "seed": "0",
     **{p.field: f"{p.default:g}" for ps in PARAMETERS.values() for p in ps},
 }
 MOVIELENS_ITEMS, MOVIELENS_DIM = 1000, 5
+
+
+class YourLog(NamedTuple):
+    """Click models fitted to a log, by name, and how many items its largest query has."""
+
+    path: str
+    models: list[str]
+    items: int
+
+    @staticmethod
+    def read(path: str) -> YourLog:
+        """What is in a file of ``recurrank fit --out``, the best model first."""
+        found = load(path)
+        return YourLog(path, sorted(found, key=lambda name: name != found.best), len(found.model().attraction))
 
 
 class Setup(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -71,6 +87,7 @@ class Setup(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     rankers: list[str]
     rounds: int
     seed: int
+    fitted: str = ""
     options: dict[str, dict[str, Any]] = {}
 
 
@@ -83,7 +100,7 @@ def options() -> dict[str, list[tuple[str, Option]]]:
     return fields
 
 
-def read(given: Mapping[str, Any]) -> tuple[Setup | None, dict[str, str]]:
+def read(given: Mapping[str, Any], log: YourLog | None = None) -> tuple[Setup | None, dict[str, str]]:
     """The simulation that the fields describe, and what is wrong with them, by field; one of both is empty."""
     errors: dict[str, str] = {}
     texts = {**DEFAULTS, **{name: str(value).strip() for name, value in given.items()}}
@@ -106,9 +123,12 @@ def read(given: Mapping[str, Any]) -> tuple[Setup | None, dict[str, str]]:
             errors[field] = f"{texts[field][:40]!r} is unknown; choose from {', '.join(known)}."
         return texts[field]
 
-    problem, clicks = choice("problem", ["synthetic", "movielens"]), choice("clicks", click_models())
+    problem, clicks = choice("problem", ["synthetic", "movielens", *(["log"] if log else [])]), choice("clicks", click_models())
     if problem == "movielens":
         items, dim = MOVIELENS_ITEMS, MOVIELENS_DIM
+    elif problem == "log" and log:
+        items = dim = log.items
+        clicks = choice("log_model", log.models) if texts["log_model"] else log.models[0]
     else:
         items, dim = whole("items", 2, ITEMS), whole("dim", 2, DIM)
         if not errors and items * dim > NUMBERS:
@@ -128,7 +148,7 @@ def read(given: Mapping[str, Any]) -> tuple[Setup | None, dict[str, str]]:
     own = {name: _options(options().get(name, []), texts, size, errors) for name in chosen}
     if errors:
         return None, errors
-    return Setup(problem, items, dim, positions, clicks, parameters, chosen, rounds, seed, own), {}
+    return Setup(problem, items, dim, positions, clicks, parameters, chosen, rounds, seed, log.path if log else "", own), {}
 
 
 def _options(fields: list[tuple[str, Option]], texts: Mapping[str, str], size: Any, errors: dict[str, str]) -> dict[str, Any]:

@@ -24,6 +24,7 @@ from recurrank.dashboard.playground.setup import DEFAULTS, Setup, read
 from recurrank.plugins import load_inherited
 from recurrank.problem import Problem, synthetic
 from recurrank.rankers.ranker import Ranker
+from recurrank.seeds import stream
 from recurrank.simulation.loop import Simulation
 
 Say = Callable[[str, Any], None]
@@ -90,11 +91,21 @@ def _problem(setup: Setup) -> Problem:
 
         prepared = packaged()
         return prepared.problem(setup.seed % len(prepared.features)).shuffled(setup.seed)
+    if setup.problem == "log":
+        attraction = _fitted(setup).attraction
+        return Problem(np.eye(len(attraction)), attraction)
     return synthetic(items=setup.items, dim=setup.dim, seed=setup.seed)
+
+
+def _fitted(setup: Setup) -> ClickModel:
+    """The model that was fitted to the log's largest query, its items in random order."""
+    return clicks.fitted.from_file(f"{setup.fitted}:{setup.clicks}", stream(setup.seed, "items"))
 
 
 def _model(setup: Setup, problem: Problem) -> ClickModel:
     """The click model with the parameters of the form."""
+    if setup.problem == "log":
+        return _fitted(setup)
     given, places, items = setup.parameters, np.arange(1, setup.positions + 1), len(problem.attraction)
     match setup.clicks:
         case "position-based":

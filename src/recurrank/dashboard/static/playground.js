@@ -27,6 +27,7 @@ function fit() {
   for (const part of form.querySelectorAll("[data-problem]")) part.hidden = part.dataset.problem !== form.elements.problem.value;
   const rankers = new FormData(form).getAll("rankers");
   for (const part of form.querySelectorAll("[data-ranker]")) part.hidden = !rankers.includes(part.dataset.ranker);
+  byId("visitors").hidden = form.elements.problem.value === "log"; // it brings its own
   for (const part of form.querySelectorAll("[data-clicks]")) part.hidden = part.dataset.clicks !== form.elements.clicks.value;
 }
 
