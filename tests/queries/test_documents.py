@@ -34,7 +34,7 @@ def small_queries(rng, dim=4, queries=12):
     return rr.queries.Queries(features, labels, np.concatenate([[0], np.cumsum(sizes)]))
 
 
-def follow(ranker, twin, config, rounds=60):
+def follow(ranker, twin, config, rounds=60, precision=1e-9):
     """Both see the same queries and clicks; slates are equal, and so is theta but for rounding."""
     rng = np.random.default_rng(config)
     for t in range(rounds):
@@ -45,7 +45,7 @@ def follow(ranker, twin, config, rounds=60):
         clicks = clicks_of(slate.items, labels, rng)
         ranker.learn(slate, clicks)
         twin.learn(clicks.tolist())
-        np.testing.assert_allclose(ranker.weights, twin.theta, rtol=1e-9, atol=1e-11)
+        np.testing.assert_allclose(ranker.weights, twin.theta, rtol=precision, atol=precision / 100)
     assert np.abs(ranker.weights).max() > 0
 
 
@@ -55,6 +55,42 @@ def test_pdgd_is_its_twin(config):
     options = {"learning_rate": (0.1, 1.0, 30.0)[config % 3], "decay": (1.0, 0.99)[config % 2]}
     ranker = rr.rankers.documents.PDGD(dim=dim, positions=positions, seed=config, **options)
     follow(ranker, naive.PDGD(dim, positions, ranker.copy().rng, **options), config)
+
+
+@pytest.mark.parametrize("config", range(20))
+def test_dbgd_and_mgd_are_their_twin(config):
+    dim, positions, candidates = 2 + config % 5, (2, 3, 4, 5, 10)[config % 5], (1, 2, 5, 9)[config % 4]
+    options = {"learning_rate": (0.01, 0.3)[config % 2], "decay": (1.0, 0.99)[config % 3 == 0]}
+    if candidates == 1:
+        ranker = rr.rankers.documents.DBGD(dim=dim, positions=positions, seed=config, **options)
+    else:
+        ranker = rr.rankers.documents.MGD(dim=dim, positions=positions, seed=config, candidates=candidates, **options)
+    follow(ranker, naive.MGD(dim, positions, ranker.copy().rng, candidates, **options), config)
+
+
+@pytest.mark.parametrize("config", range(20))
+def test_pmgd_is_its_twin(config):
+    dim, positions, candidates = 2 + config % 4, (2, 3, 4, 5)[config % 4], (1, 2, 3)[config % 3]
+    options = {"learning_rate": (0.01, 0.3)[config % 2], "tau": (3.0, 1.0)[config % 5 == 0]}
+    ranker = rr.rankers.documents.PMGD(dim=dim, positions=positions, seed=config, candidates=candidates, **options)
+    follow(ranker, naive.PMGD(dim, positions, ranker.copy().rng, candidates, **options), config, rounds=40)
+
+
+@pytest.mark.parametrize("config", range(20))
+def test_pairrank_is_its_twin(config):
+    """Theta by Newton's method here and by another one there: equal to 1e-5."""
+    dim, positions = 2 + config % 4, (2, 3, 5, 10)[config % 4]
+    options = {"width": (0.1, 0.02, 0.5)[config % 3], "ridge": (0.1, 1.0)[config % 2]}
+    ranker = rr.rankers.documents.PairRank(dim=dim, positions=positions, seed=config, **options)
+    follow(ranker, naive.PairRank(dim, positions, ranker.copy().rng, **options), config, rounds=80, precision=1e-5)
+
+
+def test_directions_are_uniform_on_the_sphere():
+    """Means of 4,000 coordinates have deviation 1 / sqrt(3 * 4000) = 0.0091, those of products less: four of them."""
+    drawn = np.array([naive.direction(7919 * s, 1 + s % 3, 3) for s in range(4000)])
+    np.testing.assert_allclose((drawn**2).sum(axis=1), 1)
+    np.testing.assert_allclose(drawn.mean(axis=0), 0, atol=0.037)
+    np.testing.assert_allclose(drawn.T @ drawn / 4000, np.eye(3) / 3, atol=0.037)
 
 
 def test_pdgd_draws_slates_as_often_as_plackett_and_luce_say():

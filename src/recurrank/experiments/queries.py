@@ -26,7 +26,7 @@ from recurrank.rankers.contextual import BASELINES
 from recurrank.rankers.documents import registered
 from recurrank.rankers.ranker import Ranker
 
-RANKERS = "pdgd,anchored"
+RANKERS = "pdgd,pairrank,anchored,dbgd,mgd,pmgd"
 USERS = "perfect,navigational,informational"
 POSITIONS = 10
 LARGE = 1 << 28

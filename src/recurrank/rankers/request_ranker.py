@@ -63,7 +63,7 @@ class RequestRanker(Ranker):
     compiled_chances: ClassVar[Callable[..., Any] | None] = None
     """chances(state, account, features, rows, count, slots, explore, shown, marginal) -> joint: how probable a choice was."""
     uses_features = True
-    from_catalogue = ("features", "work")
+    from_catalogue: ClassVar[tuple[str, ...]] = ("features", "work")
 
     catalogue: Stock
 
