@@ -45,7 +45,7 @@ def test_the_demo_shows_a_ranking_being_learned(open_page, said):
     with serving("--demo") as (_, url):
         page = open_page()
         page.goto(url)
-        expect(page.locator("#rankers tr")).to_have_count(2)
+        expect(page.locator("#rankers tr")).to_have_count(3)
         expect(page.get_by_text("Simulated visitors are looking")).to_be_visible()
         page.get_by_role("link", name="Watch").click()
         expect(page.locator("#connection")).to_have_text("live")
@@ -59,6 +59,48 @@ def test_the_demo_shows_a_ranking_being_learned(open_page, said):
         expect(page.locator("#fact-learned")).not_to_have_text(before)
         expect(page.locator("#events tr")).to_have_count(20)
     assert said == [] or all("ERR_" in line for line in said)  # the server has gone
+
+
+def test_a_ranker_of_requests_shows_what_it_believes_and_takes_a_request(server, http, open_page, said):
+    shop = ranker(ids=[*STRANGE, "plain"], algorithm="anchored")
+    assert http.put("/v1/rankers/shop", json=shop).status_code == 200
+    assert http.put("/v1/rankers/free", json={"algorithm": "anchored", "positions": 2, "dim": 2}).status_code == 200
+    for number in range(40):
+        slate = http.post("/v1/rankers/shop/rank", json={"segment": "<b>phone</b>", "candidates": STRANGE}).json()["slate"]
+        http.post("/v1/feedback", json=[{"slate": slate, "clicks": [number % 3]}])
+    assert http.patch("/v1/rankers/shop/items", json={"remove": ["plain"]}).json()["removed"] == 1
+    until(lambda: server.service.hosted("shop").fold.counts["learned"] == 40)
+    page = open_page()
+    page.goto(f"{server.url}/rankers/shop")
+    page.locator("body[data-complete]").wait_for()
+    expect(page.locator("#coefficients tr")).to_have_count(4)
+    expect(page.locator("#segment")).to_have_value("<b>phone</b>")
+    expect(page.locator(f"#examination{DRAWN}").first).to_be_visible(timeout=20_000)
+    expect(page.locator("#examination-rows tr")).to_have_count(3)
+    expect(page.locator("#fact-guard")).to_have_text(re.compile("on|off"))
+    expect(page.locator("#fact-candidates-ever")).to_contain_text("8.00 over all slates")
+    expect(page.locator("#flow-title")).to_be_hidden()
+    expect(page.locator("#ranking tr")).to_have_count(3)
+    page.get_by_role("button", name="Rank").click()
+    expect(page.locator("#try-items li")).to_have_count(3)
+    expect(page.locator("#try-said")).to_contain_text("it knows the log up to event")
+    assert said == []
+    for wrong, complaint in (('{"candidates": ["plain"]}', "'plain' is not an item"), ("{", "Not JSON")):
+        page.locator("#try-body").fill(wrong)
+        page.get_by_role("button", name="Rank").click()
+        expect(page.locator("#try-form-error")).to_contain_text(complaint)
+        expect(page.locator("#try-items li")).to_have_count(0)
+    assert page.evaluate("window.hacked") is None
+    assert [line for line in said if "400" not in line] == []
+    said.clear()
+    page.goto(f"{server.url}/rankers/free")
+    page.locator("body[data-complete]").wait_for()
+    expect(page.locator("#ranking-title")).to_be_hidden()
+    page.get_by_role("button", name="Rank").click()
+    expect(page.locator("#try-items li")).to_have_count(2)
+    assert said == []
+    for name in ("shop", "free"):
+        assert http.delete(f"/v1/rankers/{name}").status_code == 204
 
 
 def test_ids_are_text_whatever_is_in_them(server, open_page, said):

@@ -48,6 +48,13 @@ class Dashboard:
         fetched = data.routes(self._service, self._live, decoder)
         return [assets.static, *self._frames(), *fetched, *self._playground.routes()]
 
+    def _story(self, name: str) -> str:
+        """Which story a page of the demonstration tells; none elsewhere."""
+        if name not in self._truths:
+            return ""
+        hosted = self._service.registry.find(name)
+        return "shop" if hosted is not None and hosted.spec.takes_requests else "films"
+
     def stop(self) -> None:
         """End streams and simulations."""
         self._live.stop()
@@ -69,7 +76,7 @@ class Dashboard:
             known = self._service.registry.find(name) is not None or (self._keys is not None and self._keys.required)
             if not known or not pages.is_name(name):
                 return pages.render("missing.html", "", 404, what=f"There is no ranker called “{name[:80]}”.")
-            return pages.render("ranker.html", "", script="ranker.js", name=name, demo=name in self._truths, **spans)
+            return pages.render("ranker.html", "", script="ranker.js", name=name, demo=self._story(name), **spans)
 
         @route("GET", "/new", PUBLIC)
         async def new(_: Request) -> Answer:

@@ -2,20 +2,29 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import msgspec
+
 from recurrank.dashboard.knowledge import boxes, exploration, ranking
+from recurrank.rankers.knowledge import Knowledge
 from recurrank.serving.events import Event, Kind, names_of, unpack_clicks
 from recurrank.serving.hosted import RECENT, HostedRanker
+from recurrank.serving.hosted_requests import MOMENTS, HostedRequestRanker
 from recurrank.serving.service import Service
-from recurrank.serving.status import wilson
+from recurrank.serving.status import requests_of, wilson
 from recurrank.serving.tally import SPAN
 
 PLACES = 100
 """Of a ranking, at most."""
 SHOWN = 10
 """Items of an event's slate, at most."""
+LATELY = 10.0
+"""Seconds over which requests are counted."""
+SOME = 8
+"""Items that the form for a request begins with."""
 LOOK_BACK = 5_000
 """Events of the log that are read to find a ranker's last ones after a start."""
 
@@ -80,10 +89,29 @@ def whole(service: Service, name: str, truths: Truths) -> dict[str, Any]:
             "by_position": [int(seen) / learned if learned else 0.0 for seen in fold.at],
             "truth": {"total": float(sum(truth)), "by_position": list(truth)} if truth is not None else None,
             "flow": {"boxes": drawn, "why": why},
+            "requests": _requests(hosted, fold.ranker.knowledge()),
             "ranking": [{"place": k + 1, **_item(hosted, at.item), **_said(at)} for k, at in enumerate(places[:PLACES])],
             "ranking_about": about if len(places) <= PLACES else f"The first {PLACES} places. {about}",
             "events": [_event(hosted, event) for event in reversed(events)],
         }
+
+
+def _requests(hosted: HostedRanker, known: Knowledge) -> dict[str, Any] | None:
+    """What a ranker of requests believes, and what this server was asked in the last seconds; None for other rankers."""
+    believed = requests_of(hosted, known)
+    if believed is None or not isinstance(hosted, HostedRequestRanker):
+        return None
+    last = [candidates for at, candidates in list(hosted.asked) if time.monotonic() - at < LATELY]
+    stock = hosted.stocked.stock
+    return {
+        **believed,
+        "per_second": len(last) / LATELY if len(last) < MOMENTS else None,
+        "lately": sum(last) / len(last) if last else None,
+        "changes": hosted.stocked.seq,
+        "rules": msgspec.to_builtins(hosted.stocked.rules, str_keys=True),
+        "context": hosted.fold.ranker.context,
+        "some": [str(stock.names[place]) for place in stock.alive[:SOME].tolist()],
+    }
 
 
 def _said(place: Any) -> dict[str, Any]:

@@ -19,6 +19,7 @@ from recurrank.clicks import make
 from recurrank.problem import Problem
 from recurrank.rankers import DEFAULT
 from recurrank.seeds import stream
+from recurrank.serving import demo_shop
 from recurrank.serving.service import Service
 from recurrank.serving.spec import RankerSpec
 from recurrank.serving.store import StoreError
@@ -61,7 +62,7 @@ class Demo:
         self.address = f"sqlite:///{self.folder}/demo.db"
         self._stopping = threading.Event()
         self._thread: threading.Thread | None = None
-        self._problem = films()
+        self._problem, self._shop = films(), demo_shop.Shop()
         self._model = make(
             "position-based", self._problem.attraction, POSITIONS, examination=np.arange(1, POSITIONS + 1) ** -0.5
         )
@@ -70,7 +71,7 @@ class Demo:
     def truths(self) -> dict[str, list[float]]:
         """The click rate at each place of the perfect ranking, for each ranker."""
         perfect = self._model.expected(self._model.best(POSITIONS)).tolist()
-        return dict.fromkeys(ALGORITHMS, perfect)
+        return {**dict.fromkeys(ALGORITHMS, perfect), demo_shop.NAME: self._shop.truth()}
 
     def start(self, service: Service) -> None:
         """Make the rankers and let the visitors in."""
@@ -78,10 +79,15 @@ class Demo:
         for name, (algorithm, options) in ALGORITHMS.items():
             spec = RankerSpec(algorithm=algorithm, positions=POSITIONS, rounds=100_000, window_seconds=60.0, options=options)
             service.create(name, spec, catalogue)
+        service.create(demo_shop.NAME, self._shop.spec, self._shop.catalogue)
         places = {title: i for i, title in enumerate(catalogue.ids or ())}
         rng = np.random.default_rng()
 
         def visit(name: str) -> None:
+            if name == demo_shop.NAME:
+                self._shop.restock(service)
+                service.feedback(list(visitors.map(lambda one: self._shop.visit(service, one), rng.spawn(GROUP))))
+                return
             reports = []
             for ranked in visitors.map(service.rank, [name] * GROUP):  # at once, so that they share a transaction
                 clicks = self._model.sample([places[item] for item in ranked.items], rng)
@@ -92,7 +98,7 @@ class Demo:
 
         def use() -> None:
             with visitors:
-                come_and_go(set(ALGORITHMS))
+                come_and_go({*ALGORITHMS, demo_shop.NAME})
 
         def come_and_go(there: set[str]) -> None:
             while there and not self._stopping.wait(GROUP / PACE):

@@ -22,7 +22,7 @@ from recurrank.serving.request_fold import RequestFold
 from recurrank.serving.spec import LoggedSpec
 from recurrank.serving.store.base import StoredRanker
 
-MOMENTS = 1024
+MOMENTS = 16_384
 """Requests whose times and candidates are remembered, for people."""
 STATE = 256 << 20
 """Bytes that the segments of one ranker may take; requests that would need more are refused."""

@@ -6,6 +6,7 @@ import { blockRows, drawFlow } from "./flow.js";
 import { follow } from "./follow.js";
 import { count, many, percent, rate, time } from "./format.js";
 import { items } from "./items.js";
+import { requests } from "./requests.js";
 import "./actions.js";
 
 const name = document.body.dataset.ranker;
@@ -58,6 +59,7 @@ function certainty(row) {
 function ranking(now) {
   const most = Math.max(0.02, ...now.ranking.filter((row) => row.shown > 0).map((row) => row.high));
   say(byId("ranking-about"), now.ranking_about);
+  byId("ranking-card").hidden = now.ranking.length === 0; // a ranker of requests may have no items, or none for everybody
   byId("ranking").replaceChildren(...now.ranking.map((row) => el("tr", {},
     el("td", { class: "number" }, String(row.place)),
     el("th", { scope: "row", class: "id", dir: "auto" }, row.id),
@@ -113,7 +115,7 @@ function show(now) {
   ranking(now);
   tables(now);
   byId("events").replaceChildren(...now.events.map(happened));
-  Promise.all([curve(now), byPosition(now)]).catch((error) => say(byId("charts-failed"), error.message))
+  Promise.all([curve(now), byPosition(now), requests(now)]).catch((error) => say(byId("charts-failed"), error.message))
     .then(() => { document.body.dataset.complete = now.version; });
 }
 
