@@ -32,6 +32,8 @@ OWN = {
     "pbm-pie": "position",
     "pbm-ucb": "position",
     "pie": "cascade",
+    "rank1-elim": "position",
+    "rank1-elim-kl": "position",
     "toprank": "position",
     "vac2-ucb": "cascade",
 }

@@ -332,3 +332,68 @@ class PBMHB:
 
 
 TWINS["pb-mhb"] = PBMHB
+
+
+class Rank1Elim:
+    """Algorithm 1 of Katariya et al. 2017 as it is printed, as a coroutine; the rest of the page by the row means so far."""
+
+    constant = 4.0
+
+    def __init__(self, features, positions, rounds, rng, *, exploration=None):
+        self.L, self.K, self.rng, self.n = len(features), positions, rng, rounds
+        self.c = self.constant if exploration is None else exploration
+        self.order = list(range(self.L))
+        self.steps = self.play()
+        self.pair = next(self.steps)
+
+    def bounds(self, mean, n_l):
+        radius = math.sqrt(math.log(self.n) / n_l)
+        return mean - radius, mean + radius
+
+    def play(self):
+        CU, CV = np.zeros((self.L, self.K), int), np.zeros((self.L, self.K), int)
+        hU, hV, before, stage = list(range(self.L)), list(range(self.K)), 0, 0
+        seen = np.zeros(self.L, int)
+        while True:
+            n_l = math.ceil(self.c * 4**stage * math.log(self.n))
+            rows, columns = sorted(set(hU)), sorted(set(hV))
+            for _ in range(n_l - before):
+                j = hV[int(self.rng.random() * self.K)]
+                for i in rows:
+                    CU[i, j] += yield i, j
+                    seen[i] += 1
+                i = hU[int(self.rng.random() * self.L)]
+                for j in columns:
+                    CV[i, j] += yield i, j
+            hU = self.eliminate(hU, rows, CU.sum(axis=1), n_l)
+            hV = self.eliminate(hV, columns, CV.sum(axis=0), n_l)
+            mean = CU.sum(axis=1) / seen
+            self.order = sorted(range(self.L), key=lambda a: -mean[a])
+            before, stage = n_l, stage + 1
+
+    def eliminate(self, h, left, clicks, n_l):
+        low, high = {}, {}
+        for a in left:
+            low[a], high[a] = self.bounds(clicks[a] / n_l, n_l)
+        best = max(left, key=lambda a: (low[a], -a))
+        return [best if high[a] <= low[best] else a for a in h]
+
+    def rank(self):
+        i, j = self.pair
+        slate = [a for a in self.order if a != i][: self.K - 1]
+        slate.insert(j, i)
+        return slate
+
+    def learn(self, items, clicks):
+        self.pair = self.steps.send(int(clicks[self.pair[1]]))
+
+
+class Rank1ElimKL(Rank1Elim):
+    constant = 16.0
+
+    def bounds(self, mean, n_l):
+        level = (math.log(self.n) + 3 * math.log(math.log(self.n))) / n_l
+        return 1 - kl_bound(1 - mean, level), kl_bound(mean, level)
+
+
+TWINS |= {"rank1-elim": Rank1Elim, "rank1-elim-kl": Rank1ElimKL}

@@ -34,6 +34,8 @@ OWN = {
     "pbm-pie": "position",
     "pbm-ucb": "position",
     "pie": "cascade",
+    "rank1-elim": "position",
+    "rank1-elim-kl": "position",
     "ranked-bandits": "document",
     "recurrank": "position",
     "toprank": "position",

@@ -28,6 +28,8 @@ STOCHASTIC = [
     "pbm-pie",
     "pie",
     "random",
+    "rank1-elim",
+    "rank1-elim-kl",
     "recurrank",
     "toprank",
 ]

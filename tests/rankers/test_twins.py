@@ -38,6 +38,8 @@ LOOSE_AND_TIGHT = {
     "pbm-pie": [{}, {"epsilon": 0.5}, {"examination": "flat"}],
     "pie": [{}, {"exploration": 0.0}, {"explore_at": 1}],
     "pbm-ucb": [{}, {"epsilon": 0.5}, {"examination": "flat"}],
+    "rank1-elim": [{"exploration": 0.05}, {"exploration": 0.2}, {}],
+    "rank1-elim-kl": [{"exploration": 0.05}, {"exploration": 0.2}, {"exploration": 1.0}],
     "ranked-bandits": [
         {},
         {"inside": "klucb"},
@@ -115,7 +117,7 @@ def test_same_slates(name, number):
     rounds = 300 if number % 4 else 1000
     if name in ("anchored", "pb-mhb"):
         rounds //= 3  # its twin takes long, and every branch is taken early
-    if name == "bubblerank":
+    if name in ("bubblerank", "rank1-elim", "rank1-elim-kl"):
         rounds *= 3
     if name in ("toprank", "batchrank"):
         rounds *= 10  # items must be parted, and meet again

@@ -32,6 +32,8 @@ from recurrank.rankers.pbm_pie import PBMPIE as PBMPIE
 from recurrank.rankers.pbm_ucb import PBMUCB as PBMUCB
 from recurrank.rankers.pie import PIE as PIE
 from recurrank.rankers.plain import plain
+from recurrank.rankers.rank1_elim import Rank1Elim as Rank1Elim
+from recurrank.rankers.rank1_elim import Rank1ElimKL as Rank1ElimKL
 from recurrank.rankers.ranked_bandits import RankedBandits as RankedBandits
 from recurrank.rankers.ranker import Ranker, Seed, registered
 from recurrank.rankers.recurrank import RecurRank as RecurRank
