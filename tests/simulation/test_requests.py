@@ -21,6 +21,7 @@ STREAMS = {
     "churn": rr.requests.Churn(SMALL, share=0.1, every=50),
     "drift": rr.requests.Drift(SMALL, angle=100.0, every=50),
     "log": rr.requests.Log([np.eye(3), 0.5 * np.eye(3)[:2]], [[0.5, 0.4, 0.1], [0.2, 0.3]]),
+    "visitors": rr.requests.Visitors(np.eye(5)[:, :2], [[1.0], [0.5]], np.linspace(0.1, 0.8, 10).reshape(2, 5), candidates=4),
     "segments": rr.requests.Clusters(items=60, clusters=4, candidates=10, dim=3, patience=(0.5, 1.5), named=True),
 }
 
@@ -40,12 +41,22 @@ def test_requests_draw_different_items_of_one_group(name):
             assert rows[0] == world.leader
         if name == "log":
             assert group == number % 2
-        truth = np.atleast_2d(world.attraction)[visitor if name == "context" else 0][rows]
+        truth = np.atleast_2d(world.attraction)[visitor if name in ("context", "visitors") else 0][rows]
         np.testing.assert_array_equal(present.truth[:count], truth)
-        if name == "context":
+        if name in ("context", "visitors"):
             x, c = world.features[rows], world.contexts[visitor]
             joint = np.hstack([x, np.tile(c, (count, 1)), np.einsum("ip,q->ipq", x, c).reshape(count, -1)])
             np.testing.assert_array_equal(present.joint[:count], joint)
+
+
+def test_a_log_comes_in_its_own_order():
+    recorded = rr.requests.Log([np.eye(2), [[0.5, 0.5]]], [[0.5, 0.4], [0.1]], order=[1, 1, 0])
+    present, rng = drawn(recorded.world(), 1), np.random.default_rng(0)
+    groups = []
+    for _ in range(7):
+        draw(present, rng)
+        groups.append(int(present.about[GROUP]))
+    assert groups == [1, 1, 0, 1, 1, 0, 1]
 
 
 def test_popular_items_come_more_often():
@@ -140,6 +151,13 @@ def test_bad_simulations(change, line):
         (lambda: rr.requests.Churn(SMALL, share=2.0), "share: 2.0"),
         (lambda: rr.requests.Log([[[1.0]]], []).world(), "attraction: 0 lists for 1 requests"),
         (lambda: rr.requests.Log([[[1.0]]], [[0.5, 0.5]]).world(), r"features\[0\]: shape"),
+        (lambda: rr.requests.Log([[[1.0]]], [[0.5]], order=[1]).world(), "order: give numbers of requests, from 0 to 0"),
+        (lambda: rr.requests.Visitors(np.eye(2), [1.0], [[0.5, 0.5]]).world(), r"contexts: shape is \(1,\)"),
+        (lambda: rr.requests.Visitors(np.eye(2), [[1.0]], [[0.5]]).world(), r"attraction: shape is \(1, 1\)"),
+        (
+            lambda: rr.requests.Visitors(np.eye(2), [[1.0]], [[0.5, 0.5]], candidates=3).world(),
+            "candidates: 3 is more than",
+        ),
     ],
 )
 def test_bad_streams(make, line):

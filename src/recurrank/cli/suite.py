@@ -12,7 +12,7 @@ from recurrank.cli.shared import options_of
 from recurrank.experiments import requests
 from recurrank.experiments.robustness import suite
 
-option = options_of(suite)
+option, of_requests = options_of(suite), options_of(requests.suite)
 
 
 @click.command()
@@ -22,6 +22,7 @@ option = options_of(suite)
 @option("--runs", help="How many runs of each, with different seeds.")
 @option("--rounds", type=int, help="T instead of each environment's own, to try something out.")
 @option("--yandex", type=click.Path(path_type=Path), help="A file of click models fitted to real queries, to include these.")
+@of_requests("--movielens", type=click.Path(path_type=Path), help="A MovieLens data set, to include its users as visitors.")
 @suite_options
 def command(**settings: Any) -> None:
     """Run rankers in all environments of a suite: a table, and with --out a report with regret curves.
@@ -29,6 +30,8 @@ def command(**settings: Any) -> None:
     The robustness suite has one catalogue for everybody; in the requests suite every visitor has candidates of their own.
     """
     if settings.pop("which") == "robustness":
+        if settings.pop("movielens") is not None:
+            raise ValueError("movielens: the robustness suite has no such environment; leave it out")
         run_suite(suite, settings)
         return
     if settings.pop("yandex") is not None:

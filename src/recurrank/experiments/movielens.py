@@ -237,11 +237,11 @@ def prepare(
     dim, splits = as_count("dim", dim, least=2), as_count("splits", splits)
     if dim - 1 > min(feature_users, items):
         raise ValueError(f"dim: {dim} needs at least {dim - 1} feature users and items; there are {feature_users} and {items}")
-    movies = _most_frequent(ratings.movies, items, "movies", "number of items", ratings.name)
-    active = _most_frequent(ratings.users, feature_users + users, "users", "number of users", ratings.name)
-    rated = _rated(ratings, active, movies)
+    movies = most_frequent(ratings.movies, items, "movies", "number of items", ratings.name)
+    active = most_frequent(ratings.users, feature_users + users, "users", "number of users", ratings.name)
+    matrix = rated(ratings, active, movies)
     with threadpool_limits(1):  # small matrices: threads would only wait for each other
-        made = [_split(rated, feature_users, dim, np.random.default_rng([seed, s]), ratings.name) for s in range(splits)]
+        made = [_split(matrix, feature_users, dim, np.random.default_rng([seed, s]), ratings.name) for s in range(splits)]
     about = {
         "source": ratings.source,
         "ratings": len(ratings.users),
@@ -258,7 +258,7 @@ def prepare(
     return Prepared(features.astype(np.float32), theta.astype(np.float32), movies, about)
 
 
-def _most_frequent(ids: Ints, count: int, what: str, options: str, name: str) -> Ints:
+def most_frequent(ids: Ints, count: int, what: str, options: str, name: str) -> Ints:
     """The ``count`` ids that occur most, most frequent first, ties by the smaller id."""
     occurrences = np.bincount(ids)
     present = int(np.count_nonzero(occurrences))
@@ -269,7 +269,7 @@ def _most_frequent(ids: Ints, count: int, what: str, options: str, name: str) ->
     return np.argsort(-occurrences, kind="stable")[:count]
 
 
-def _rated(ratings: Ratings, users: Ints, movies: Ints) -> np.ndarray[Any, np.dtype[np.bool_]]:
+def rated(ratings: Ratings, users: Ints, movies: Ints) -> np.ndarray[Any, np.dtype[np.bool_]]:
     """The 0/1 matrix: one row per user, one column per movie."""
     row, column = np.full(ratings.users.max() + 1, -1, np.int32), np.full(ratings.movies.max() + 1, -1, np.int32)
     row[users], column[movies] = np.arange(len(users)), np.arange(len(movies))
@@ -286,12 +286,7 @@ def _split(
     """Features, theta and the number of movies without a direction, for one random split of the rows."""
     order = rng.permutation(len(rated))
     first, second = rated[order[:feature_users]], rated[order[feature_users:]]
-    # F = U S V',  x_a = (V_a1, ..., V_a,d-1)
-    _, sizes, right = np.linalg.svd(first.astype(np.float64), full_matrices=False)
-    if sizes[dim - 2] <= 1e-9 * max(sizes[0], 1.0):
-        raise ValueError(f"{name}: {feature_users} users' ratings have a rank below {dim - 1}; take more of them")
-    vectors = right[: dim - 1].T
-    vectors = vectors * np.sign(vectors[np.abs(vectors).argmax(axis=0), np.arange(dim - 1)])
+    vectors = right_vectors(first.astype(np.float64), dim - 1, name)
     known = first.any(axis=0)
     features = np.zeros((len(vectors), dim))
     features[known] = transform(vectors[known])
@@ -299,6 +294,16 @@ def _split(
     # theta = argmin |X theta - mean of U2's rows|^2
     theta = np.linalg.lstsq(features, second.mean(axis=0), rcond=None)[0]
     return features, _into_range(features, theta), int((~known).sum())
+
+
+def right_vectors(matrix: Floats, count: int, name: str) -> Floats:
+    """The first right singular vectors as columns, the largest entry of each positive; ValueError if there are fewer."""
+    # F = U S V',  x_a = (V_a1, ..., V_a,count)
+    _, sizes, right = np.linalg.svd(matrix, full_matrices=False)
+    if count > len(sizes) or sizes[count - 1] <= 1e-9 * max(sizes[0], 1.0):
+        raise ValueError(f"{name}: {len(matrix)} users' ratings have a rank below {count}; take more of them")
+    vectors = right[:count].T
+    return np.asarray(vectors * np.sign(vectors[np.abs(vectors).argmax(axis=0), np.arange(count)]))
 
 
 def _into_range(features: Floats, theta: Floats) -> Floats:

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import functools
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
 
 from recurrank._arrays import as_count
 from recurrank.experiments.experiment import Environment, Experiment, cross, split_names
+from recurrank.experiments.movielens_requests import MovieLens
 from recurrank.experiments.report import Report
 from recurrank.experiments.suite import Suite, chosen
 from recurrank.rankers.anchored import Anchored
@@ -106,6 +108,12 @@ def known() -> dict[str, Environment]:
     return {environment.name: environment for environment in found}
 
 
+def movielens_environments(path: str | Path) -> dict[str, Environment]:
+    """Users of a MovieLens data set as visitors, with attraction that is fitted and attraction that is not linear."""
+    truths = {"movielens": "fitted", "movielens-rated": "rated"}
+    return {name: _environment(name, MovieLens(path, truth=truth), "position", 100_000) for name, truth in truths.items()}
+
+
 class RequestSuite(Suite):
     """A suite of rankers of requests."""
 
@@ -121,14 +129,28 @@ class RequestSuite(Suite):
         object.__setattr__(self, "experiments", experiments)
 
 
-def suite(rankers: str = RANKERS, environments: str | None = None, runs: int = 5, rounds: int | None = None) -> Suite:
+def suite(
+    rankers: str = RANKERS,
+    environments: str | None = None,
+    runs: int = 5,
+    rounds: int | None = None,
+    movielens: str | Path | None = None,
+) -> Suite:
     """Rankers of requests in the environments asked for, by default all of them.
+
+    Args:
+        rankers: names, separated by commas.
+        environments: names, separated by commas.
+        runs: of each ranker in each environment.
+        rounds: T instead of each environment's own.
+        movielens: a MovieLens data set as GroupLens ships it, to include its environments.
 
     >>> small = suite("anchored", "cascade", runs=1, rounds=200)
     >>> [experiment.id for experiment in small.experiments]
     ['requests/cascade/anchored/0']
+
     """
-    wanted = chosen(known(), environments)
+    wanted = chosen({**known(), **(movielens_environments(movielens) if movielens else {})}, environments)
     if rounds is not None:
         wanted = [replace(environment, rounds=as_count("rounds", rounds)) for environment in wanted]
     report = Report("Requests", "Every visitor's own candidates, under click models that nobody is told.")

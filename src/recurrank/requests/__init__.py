@@ -1,6 +1,18 @@
 """Streams of requests: every visitor's own candidates, for simulations (:func:`recurrank.simulate` with ``requests=``)."""
 
-from recurrank.requests.streams import Churn, Clusters, Context, Drift, Leader, Log, Orthogonal, Requests, Uniform, Zipf
+from recurrank.requests.streams import (
+    Churn,
+    Clusters,
+    Context,
+    Drift,
+    Leader,
+    Log,
+    Orthogonal,
+    Requests,
+    Uniform,
+    Visitors,
+    Zipf,
+)
 from recurrank.requests.world import World
 
 __all__ = [
@@ -13,6 +25,7 @@ __all__ = [
     "Orthogonal",
     "Requests",
     "Uniform",
+    "Visitors",
     "World",
     "Zipf",
 ]

@@ -184,6 +184,37 @@ class Context(Requests):
         )
 
 
+@dataclass(frozen=True, eq=False)
+class Visitors(Requests):
+    """Visitors and items that somebody else describes: a request is one of the visitors, with candidates drawn alike.
+
+    Args:
+        features: of the items, one row each.
+        contexts: of the visitors, one row each.
+        attraction: one row per visitor, one column per item.
+        candidates: n of a request.
+
+    >>> Visitors([[1.0], [0.5]], [[0.2], [0.4], [0.6]], [[0.1, 0.2]] * 3, candidates=2).world().dim
+    3
+
+    """
+
+    features: ArrayLike
+    contexts: ArrayLike
+    attraction: ArrayLike
+    candidates: int = 40
+
+    def world(self) -> World:
+        x, c = as_array("features", self.features), as_array("contexts", self.contexts)
+        for name, rows in (("features", x), ("contexts", c)):
+            if rows.ndim != 2 or not rows.size or not np.isfinite(rows).all():
+                raise ValueError(f"{name}: shape is {rows.shape}; give a matrix of finite numbers")
+        alpha = as_probabilities("attraction", self.attraction, shape=(len(c), len(x)))
+        if as_count("candidates", self.candidates) > len(x):
+            raise ValueError(f"candidates: {self.candidates} is more than the {len(x)} items")
+        return World(x, alpha, self.candidates, np.zeros(1, np.int64), np.array([len(x)]), contexts=c)
+
+
 @dataclass(frozen=True)
 class Leader(Requests):
     """Another stream with an item of the given attraction in every request.
@@ -280,12 +311,19 @@ def _taste(world: World, link: str) -> Floats:
 class Log(Requests):
     """Requests that were recorded, in turn: one matrix of features and one list of attractions each.
 
+    Args:
+        features: of the candidates of each request, one row per candidate.
+        attraction: of the same candidates.
+        order: which request comes when, by number, where some come more than once; by default each in turn. It begins again.
+
     >>> Log([[[1.0, 0.0], [0.0, 1.0]]], [[0.5, 0.2]]).world().candidates
     2
+
     """
 
     features: Sequence[ArrayLike]
     attraction: Sequence[ArrayLike]
+    order: ArrayLike = ()
 
     def world(self) -> World:
         rows = [as_array(f"features[{i}]", part) for i, part in enumerate(self.features)]
@@ -297,5 +335,10 @@ class Log(Requests):
                 raise ValueError(
                     f"features[{i}]: shape {x.shape} for {len(a)} attractions; give finite numbers, one row per item"
                 )
-        size = np.array([len(a) for a in alpha])
-        return World(np.concatenate(rows), np.concatenate(alpha), int(size.max()), np.cumsum(size) - size, size, drawing=LISTED)
+        size, order = np.array([len(a) for a in alpha]), np.asarray(self.order)
+        if order.ndim != 1 or (order.size and (order.dtype.kind not in "iu" or order.min() < 0 or order.max() >= len(size))):
+            raise ValueError(f"order: give numbers of requests, from 0 to {len(size) - 1}")
+        return World(
+            np.concatenate(rows), np.concatenate(alpha), int(size.max()), np.cumsum(size) - size, size, drawing=LISTED,
+            order=order.astype(np.int64),
+        )  # fmt: skip

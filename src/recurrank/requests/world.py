@@ -30,6 +30,7 @@ class World:
         start: where each group begins.
         size: of each group.
         drawing: one of CHOSEN, POPULAR, LISTED.
+        order: where groups come in turn, in which; empty for 0, 1, 2, ...
         popularity: of items, where that matters.
         leader: an item of every request, or -1.
         patience: one exponent per group, of the examination of positions; empty where all are alike.
@@ -47,6 +48,7 @@ class World:
     start: Ints
     size: Ints
     drawing: int = CHOSEN
+    order: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
     popularity: Floats = field(default_factory=lambda: np.zeros(0))
     leader: int = -1
     patience: Floats = field(default_factory=lambda: np.zeros(0))
@@ -72,6 +74,7 @@ class Drawn(NamedTuple):
     size: Ints
     items: Ints  # (L,) shuffled within groups as requests are drawn
     drawing: int
+    order: Ints  # of the groups, where they come in turn
     cumulative: Floats  # (L,) of popularity
     stamp: Ints  # (L,) the last request that drew an item
     leader: int
@@ -100,6 +103,7 @@ def drawn(world: World, positions: int) -> Drawn:
         np.asarray(world.size, np.int64),
         np.arange(items),
         world.drawing,
+        world.order if len(world.order) else np.arange(len(world.start)),
         cumulative,
         np.full(items, -1, np.int64),
         world.leader,
@@ -117,8 +121,8 @@ def drawn(world: World, positions: int) -> Drawn:
 @hot
 def draw(world: Drawn, rng: np.random.Generator) -> None:
     """The next request: its candidates' rows and attraction, and joint features where there is a context."""
-    groups, number = len(world.start), world.about[NUMBER]
-    group = number % groups if world.drawing == LISTED else int(rng.random() * groups)
+    number = world.about[NUMBER]
+    group = world.order[number % len(world.order)] if world.drawing == LISTED else int(rng.random() * len(world.start))
     start, size = world.start[group], world.size[group]
     count, first = len(world.rows), 0
     if world.leader >= 0:
