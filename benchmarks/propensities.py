@@ -1,6 +1,6 @@
 """Logged probabilities against what is drawn: ``python -m benchmarks.propensities [DRAWS]``, by default a million per ranker.
 
-From one state of each ranker that draws at random, slates are drawn again and again: chi-squared of whole slates against the joint
+From one state of each ranker that draws at random, slates are drawn again and again: chi-squared of slates against the joint
 probability that each had, and of the items at each position against the marginal one; cells with fewer than five expected
 draws are put together. With some sixty tests, p-values below 10^-4 would be a finding.
 """

@@ -7,6 +7,8 @@ notice. The interval is the wider one of the percentiles' and the normal one. *b
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import numpy as np
 from scipy.stats import norm
 
@@ -24,10 +26,9 @@ def bootstrap(numerator: Floats, denominator: Floats | None, seed: int = 0) -> t
 
     ``numerator`` and ``denominator`` may have a column per position; then the estimate is the sum of ratios by position.
     """
-    rng = stream(seed, "bootstrap")
     sums = _grouped(numerator)
     others = _grouped(np.ones(len(numerator)) if denominator is None else denominator)
-    counts = rng.multinomial(len(sums), np.full(len(sums), 1 / len(sums)), size=DRAWS).astype(np.float64)
+    counts = _drawn(len(sums), seed)
     drawn = (counts @ sums) / np.maximum(counts @ others, 1e-300)
     values = drawn.sum(axis=1)
     estimate = float((sums.sum(axis=0) / np.maximum(others.sum(axis=0), 1e-300)).sum())
@@ -35,6 +36,14 @@ def bootstrap(numerator: Floats, denominator: Floats | None, seed: int = 0) -> t
     low, high = np.quantile(values, [(1 - COVERAGE) / 2, (1 + COVERAGE) / 2])
     normal = norm.ppf((1 + COVERAGE) / 2) * error
     return error, min(float(low), estimate - normal), max(float(high), estimate + normal)
+
+
+@lru_cache(maxsize=2)
+def _drawn(groups: int, seed: int) -> Floats:
+    """How often each group is drawn, in each of the draws: the same for all estimators of a log."""
+    counts = stream(seed, "bootstrap").multinomial(groups, np.full(groups, 1 / groups), size=DRAWS).astype(np.float64)
+    counts.flags.writeable = False
+    return counts
 
 
 def _grouped(values: Floats) -> Floats:
