@@ -116,6 +116,28 @@ def test_every_click_model_takes_its_parameters(clicks):
     np.testing.assert_allclose(_model(setup, problem).examine(slate), usual.examine(slate))
 
 
+def test_requests_are_an_environment():
+    given = {"problem": "requests", "candidates": "12", "dim": "3", "positions": "3", "rounds": "2000", "clicks": "cascade"}
+    setup, errors = read({**given, "rankers": "anchored,first-thompson"})
+    assert errors == {}
+    said: list[tuple[str, dict]] = []
+    play(setup, lambda name, document: said.append((name, document)))
+    assert said[0] == ("start", {"items": 2000, "dim": 3, "rounds": 2000, "best": None, "warning": ""})
+    assert said[-1][0] == "done"
+    regret = [value for name, one in said if name == "points" and one["ranker"] == "anchored" for value in one["regret"]]
+    stream = rr.requests.Clusters(items=2000, dim=3, candidates=12)
+    ranker = rr.Anchored(dim=3, positions=3, rounds=2000, seed=0)
+    run = rr.simulate(ranker, clicks="cascade", requests=stream, rounds=2000, seed=0)
+    assert regret[-1] == pytest.approx(run.regret[-1])
+    for wrong, field in (
+        ({"rankers": "balanced"}, "rankers"),
+        ({"candidates": "2"}, "positions"),
+        ({"candidates": "x"}, "candidates"),
+    ):
+        assert list(read({**given, "rankers": "anchored", **wrong})[1]) == [field]
+    assert list(read({"rankers": "first-thompson"})[1]) == ["rankers"]
+
+
 def test_movielens_comes_with_the_package():
     setup, _ = read({**SMALL, "problem": "movielens", "items": "nonsense"})
     assert (setup.items, setup.dim) == (1000, 5)

@@ -43,7 +43,9 @@ class Playground:
             "errors": errors,
             "models": click_models(),
             "parameters": setup.PARAMETERS,
-            "rankers": rankers(),
+            "rankers": [*rankers(), *(name for name in setup.REQUEST_RANKERS if name not in rankers())],
+            "plain": rankers(),
+            "of_requests": setup.REQUEST_RANKERS,
             "options": options,
             "log": self._log,
         }

@@ -13,6 +13,7 @@ from recurrank.clicks import names as click_models
 from recurrank.clicks.fitted import load
 from recurrank.labels import read as read_value
 from recurrank.rankers import names as rankers
+from recurrank.rankers.contextual import BASELINES
 from recurrank.rankers.options import Option
 from recurrank.rankers.ranker import registered
 
@@ -56,9 +57,14 @@ DEFAULTS = {
     "rankers": "recurrank,balanced,toprank",
     "rounds": "1000000",
     "seed": "0",
+    "candidates": "40",
     **{p.field: f"{p.default:g}" for ps in PARAMETERS.values() for p in ps},
 }
 MOVIELENS_ITEMS, MOVIELENS_DIM = 1000, 5
+CANDIDATES, REQUEST_DIM, REQUEST_POSITIONS, CLUSTERS = 500, 30, 30, 40
+"""The most of each where every visitor has candidates of their own, and of how many clusters those come."""
+REQUEST_RANKERS = ["anchored", *BASELINES]
+"""Rankers of requests."""
 
 
 class YourLog(NamedTuple):
@@ -89,6 +95,7 @@ class Setup(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     seed: int
     fitted: str = ""
     options: dict[str, dict[str, Any]] = {}
+    candidates: int = 0  # of each visitor; 0 where all have the whole catalogue
 
 
 def options() -> dict[str, list[tuple[str, Option]]]:
@@ -123,22 +130,29 @@ def read(given: Mapping[str, Any], log: YourLog | None = None) -> tuple[Setup | 
             errors[field] = f"{texts[field][:40]!r} is unknown; choose from {', '.join(known)}."
         return texts[field]
 
-    problem, clicks = choice("problem", ["synthetic", "movielens", *(["log"] if log else [])]), choice("clicks", click_models())
+    problems = ["synthetic", "movielens", "requests", *(["log"] if log else [])]
+    problem, clicks, candidates = choice("problem", problems), choice("clicks", click_models()), 0
     if problem == "movielens":
         items, dim = MOVIELENS_ITEMS, MOVIELENS_DIM
     elif problem == "log" and log:
         items = dim = log.items
         clicks = choice("log_model", log.models) if texts["log_model"] else log.models[0]
+    elif problem == "requests":
+        candidates, dim = whole("candidates", 2, CANDIDATES), whole("dim", 2, REQUEST_DIM)
+        items = CLUSTERS * max(50, candidates)
     else:
         items, dim = whole("items", 2, ITEMS), whole("dim", 2, DIM)
         if not errors and items * dim > NUMBERS:
             errors["dim"] = f"{items:,} items with {dim} features are too many numbers; at most {NUMBERS:,} in all."
-    positions = whole("positions", 1, POSITIONS)
-    if not {"items", "positions"} & set(errors) and positions > items:
-        errors["positions"] = f"{positions} places are more than the {items:,} items; show at most as many."
+    positions, most = whole("positions", 1, REQUEST_POSITIONS if candidates else POSITIONS), candidates or items
+    if not {"items", "candidates", "positions"} & set(errors) and positions > most:
+        what = "candidates" if candidates else "items"
+        errors["positions"] = f"{positions} places are more than the {most:,} {what}; show at most as many."
     chosen = list(dict.fromkeys(name for name in texts["rankers"].split(",") if name))
-    unknown = [name for name in chosen if name not in rankers()]
-    if unknown:
+    unknown = [name for name in chosen if name not in (REQUEST_RANKERS if problem == "requests" else rankers())]
+    if unknown and unknown[0] in rankers():
+        errors["rankers"] = f"{unknown[0]!r} shows everybody the same; choose from {', '.join(REQUEST_RANKERS)}."
+    elif unknown:
         errors["rankers"] = f"{unknown[0][:40]!r} is not a ranker."
     elif not 1 <= len(chosen) <= RANKERS:
         errors["rankers"] = f"Choose 1 to {RANKERS} rankers."
@@ -148,7 +162,8 @@ def read(given: Mapping[str, Any], log: YourLog | None = None) -> tuple[Setup | 
     own = {name: _options(options().get(name, []), texts, size, errors) for name in chosen}
     if errors:
         return None, errors
-    return Setup(problem, items, dim, positions, clicks, parameters, chosen, rounds, seed, log.path if log else "", own), {}
+    fitted = log.path if log else ""
+    return Setup(problem, items, dim, positions, clicks, parameters, chosen, rounds, seed, fitted, own, candidates), {}
 
 
 def _options(fields: list[tuple[str, Option]], texts: Mapping[str, str], size: Any, errors: dict[str, str]) -> dict[str, Any]:

@@ -17,15 +17,19 @@ import msgspec
 import numpy as np
 
 from recurrank import clicks, rankers
+from recurrank._arrays import Floats
 from recurrank.clicks.model import ClickModel
 from recurrank.clicks.optimum import WARNING
 from recurrank.dashboard.knowledge import boxes
-from recurrank.dashboard.playground.setup import DEFAULTS, Setup, read
+from recurrank.dashboard.playground.setup import CLUSTERS, DEFAULTS, Setup, read
 from recurrank.plugins import load_inherited
 from recurrank.problem import Problem, synthetic
+from recurrank.rankers.contextual import BASELINES
 from recurrank.rankers.ranker import Ranker
+from recurrank.requests import Clusters
 from recurrank.seeds import stream
 from recurrank.simulation.loop import Simulation
+from recurrank.simulation.requests import RequestSimulation
 
 Say = Callable[[str, Any], None]
 
@@ -82,7 +86,7 @@ def warm_up(asked: Callable[[], bool]) -> None:
     for name in small.rankers:
         if asked():
             return
-        Player(name, _ranker(small, name, problem), model, small.seed).play(200)
+        Player(name, Simulation(_ranker(small, name, problem), model, small.seed)).play(200)
 
 
 def _problem(setup: Setup) -> Problem:
@@ -104,9 +108,11 @@ def _fitted(setup: Setup) -> ClickModel:
 
 def _model(setup: Setup, problem: Problem) -> ClickModel:
     """The click model with the parameters of the form."""
-    if setup.problem == "log":
-        return _fitted(setup)
-    given, places, items = setup.parameters, np.arange(1, setup.positions + 1), len(problem.attraction)
+    return _fitted(setup) if setup.problem == "log" else _made(setup, problem.attraction)
+
+
+def _made(setup: Setup, attraction: Floats) -> ClickModel:
+    given, places, items = setup.parameters, np.arange(1, setup.positions + 1), len(attraction)
     match setup.clicks:
         case "position-based":
             parameters: dict[str, Any] = {"examination": places ** -given["pbm_power"]}
@@ -122,7 +128,7 @@ def _model(setup: Setup, problem: Problem) -> ClickModel:
             parameters = {f"alpha{n}": given[f"ccm_alpha{n}"] for n in (1, 2, 3)}
         case _:
             parameters = {}
-    return clicks.make(setup.clicks, problem.attraction, setup.positions, **parameters)
+    return clicks.make(setup.clicks, attraction, setup.positions, **parameters)
 
 
 def _ranker(setup: Setup, name: str, problem: Problem) -> Ranker:
@@ -135,8 +141,8 @@ def _ranker(setup: Setup, name: str, problem: Problem) -> Ranker:
 class Player:
     """One ranker of a simulation, and its curve since it was last told."""
 
-    def __init__(self, name: str, ranker: Ranker, model: ClickModel, seed: int) -> None:
-        self.name, self.simulation = name, Simulation(ranker, model, seed)
+    def __init__(self, name: str, simulation: Simulation | RequestSimulation) -> None:
+        self.name, self.simulation = name, simulation
         self.simulation.prepare()
         self.rounds, self.regret, self.clicks = [0], [0.0], [0]
         self.seconds, self._blocks = 0.0, -1
@@ -148,7 +154,8 @@ class Player:
             simulation.advance(until)
         self.seconds += time.perf_counter() - began
         self.rounds.append(simulation.round)
-        self.regret.append(float(simulation.lost.sum()))
+        lost = simulation.lost.sum() if isinstance(simulation, Simulation) else simulation.regret
+        self.regret.append(float(lost))
         self.clicks.append(simulation.clicked)
 
     def tell(self, say: Say) -> None:
@@ -168,19 +175,39 @@ class Player:
             say("flow", {"boxes": boxes(ranker)[0], "positions": ranker.positions, "rounds": self.simulation.round})
 
 
-def play(setup: Setup, say: Say) -> None:
-    """All rankers side by side, so that their curves grow together."""
+def _catalogue(setup: Setup, say: Say) -> Callable[[str], Simulation]:
+    """One catalogue for everybody: the simulation of each ranker."""
     problem = _problem(setup)
     model = _model(setup, problem)
-    marks = np.unique(np.linspace(0, setup.rounds, min(POINTS, setup.rounds) + 1).astype(int))[1:].tolist()
     optimum = model.optimum(setup.positions)
     sizes = {"items": len(problem.attraction), "dim": problem.features.shape[1], "rounds": setup.rounds}
     warning = "" if optimum.exact else WARNING
     say("start", {**sizes, "best": float(optimum.expected.sum()), "warning": warning})
+    return lambda name: Simulation(_ranker(setup, name, problem), model, setup.seed)
+
+
+def _requests(setup: Setup, say: Say) -> Callable[[str], RequestSimulation]:
+    """Every visitor has candidates of their own, from one of some clusters; the best slate is another for each."""
+    requests = Clusters(items=setup.items, dim=setup.dim, candidates=setup.candidates, clusters=CLUSTERS, seed=setup.seed)
+    model = _made(setup, np.full(setup.candidates, 0.5))
+    say("start", {"items": setup.items, "dim": setup.dim, "rounds": setup.rounds, "best": None, "warning": ""})
+    size: dict[str, Any] = {"positions": setup.positions, "rounds": setup.rounds, "seed": setup.seed, "dim": setup.dim}
+
+    def begun(name: str) -> RequestSimulation:
+        kind = BASELINES.get(name) or rankers.registered()[name]
+        return RequestSimulation(kind(**size, **setup.options.get(name, {})), model, requests, setup.seed)
+
+    return begun
+
+
+def play(setup: Setup, say: Say) -> None:
+    """All rankers side by side, so that their curves grow together."""
+    marks = np.unique(np.linspace(0, setup.rounds, min(POINTS, setup.rounds) + 1).astype(int))[1:].tolist()
+    begun = _requests(setup, say) if setup.problem == "requests" else _catalogue(setup, say)
     players: list[Player] = []
     for name in setup.rankers:
         say("ready", {"ranker": name})
-        players.append(Player(name, _ranker(setup, name, problem), model, setup.seed))
+        players.append(Player(name, begun(name)))
         players[-1].play(marks[0])
         players[-1].tell(say)
     told = time.monotonic()

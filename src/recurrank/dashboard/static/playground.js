@@ -15,7 +15,7 @@ let run = null; // {setup, start, curves: Map, seconds, stop}
 /** The fields that count for what is chosen, as text. */
 function setup() {
   const fields = new FormData(form);
-  const chosen = { rankers: fields.getAll("rankers").join(",") };
+  const chosen = { rankers: rankers().join(",") };
   for (const [name, value] of fields) {
     const only = form.elements.namedItem(name).closest?.("[data-problem], [data-clicks], [data-ranker]");
     if (name !== "rankers" && !only?.hidden && !(only?.dataset.ranker && !value.trim())) chosen[name] = value.trim();
@@ -23,10 +23,17 @@ function setup() {
   return chosen;
 }
 
+/** The rankers that are chosen, of those that the problem allows. */
+function rankers() {
+  return [...form.querySelectorAll("input[name=rankers]:checked")].filter((box) => !box.closest("label").hidden).map((box) => box.value);
+}
+
 function fit() {
-  for (const part of form.querySelectorAll("[data-problem]")) part.hidden = part.dataset.problem !== form.elements.problem.value;
-  const rankers = new FormData(form).getAll("rankers");
-  for (const part of form.querySelectorAll("[data-ranker]")) part.hidden = !rankers.includes(part.dataset.ranker);
+  const problem = form.elements.problem.value;
+  for (const part of form.querySelectorAll("[data-problem]")) part.hidden = !part.dataset.problem.split(" ").includes(problem);
+  for (const part of form.querySelectorAll("[data-only]")) part.hidden = (part.dataset.only === "requests") !== (problem === "requests");
+  const chosen = rankers();
+  for (const part of form.querySelectorAll("[data-ranker]")) part.hidden = !chosen.includes(part.dataset.ranker);
   byId("visitors").hidden = form.elements.problem.value === "log"; // it brings its own
   for (const part of form.querySelectorAll("[data-clicks]")) part.hidden = part.dataset.clicks !== form.elements.clicks.value;
 }
@@ -54,7 +61,8 @@ function redraw() {
 function results() {
   byId("results").replaceChildren(...[...run.curves].map(([name, curve]) => {
     const rounds = curve.rounds.at(-1), clicks = curve.clicks.at(-1), regret = curve.regret.at(-1);
-    const share = rounds ? 1 - regret / (rounds * run.start.best) : null;
+    const best = run.start.best ? rounds * run.start.best : clicks + regret; // of requests it is another for each
+    const share = rounds ? 1 - regret / best : null;
     return el("tr", {}, el("th", { scope: "row" }, name), el("td", { class: "number" }, count(rounds)),
       el("td", { class: "number" }, count(regret)), el("td", { class: "number" }, rounds ? rate(clicks / rounds) : "–"),
       el("td", { class: "number" }, share === null ? "–" : `${(100 * share).toFixed(2)} %`), el("td", { class: "number" }, run.seconds[name] === undefined ? "–" : rate(run.seconds[name])));
