@@ -99,9 +99,9 @@ class Anchored:
         for k, (a, click) in enumerate(zip(slate, clicks, strict=True)):
             mu = max(self.alpha(a, self.theta), 0.0)
             g = (k, last, self.third(k, above))
+            self.add(g, k, a, click)
             self.shown[k] += mu
             self.clicked[k] += click
-            self.add(g, k, a, click)
             rows.append((g, k, a, click))
             above += mu
             last = k if click else last

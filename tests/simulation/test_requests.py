@@ -9,6 +9,7 @@ import recurrank as rr
 from recurrank.rankers.contextual.told import Told
 from recurrank.requests.world import COUNT, GROUP, VISITOR, draw, drawn
 from recurrank.seeds import stream
+from recurrank.simulation.requests import RequestSimulation
 
 SMALL = rr.requests.Clusters(items=60, clusters=4, candidates=10, dim=3, seed=1)
 STREAMS = {
@@ -92,6 +93,19 @@ def test_a_round_at_a_time_and_compiled_are_the_same(name):
     assert one.save() == many.save()
 
 
+@pytest.mark.parametrize("clicks", sorted(set(rr.clicks.names()) - {"cascade", "document-based"}))
+def test_examination_depends_on_the_request(clicks):
+    """Every parameter of a click model to the power of the group's patience, but for a mixture's share."""
+    ranker, base = rr.Anchored(dim=3, positions=3, seed=0), rr.clicks.make(clicks, np.full(10, 0.5), 3).state.table
+    simulation = RequestSimulation(ranker, clicks, STREAMS["segments"], 4)
+    for _ in range(20):
+        simulation.advance(simulation.round + 1)
+        expected = base ** simulation.world.patience[simulation.stream.about[GROUP]]
+        if clicks == "mixture":
+            expected[1] = base[1]
+        np.testing.assert_allclose(simulation.model.table, expected)
+
+
 def test_the_world_changes():
     for name in ("churn", "drift"):
         world, before = STREAMS[name].world(), STREAMS[name].world()
@@ -127,6 +141,10 @@ def test_an_oracle_is_told_and_everybody_learns(clicks):
         ({"ranker": rr.Balanced(np.eye(4), 2, 100, seed=0)}, "ranker: 'balanced' ranks one catalogue"),
         ({"requests": 3}, "requests: int is not a stream"),
         ({"ranker": rr.Anchored(dim=4, positions=3)}, "requests: 3 features per candidate, but the ranker was made for 4"),
+        (
+            {"clicks": "cascade", "requests": STREAMS["segments"]},
+            "clicks: document-based and cascade clicks",
+        ),
         ({"clicks": "x"}, "clicks: 'x' is not a click model"),
         ({"clicks": rr.clicks.Factored([0.5], lambda items, k: 1.0)}, "clicks: .* is not a click model of this package"),
         ({"clicks": rr.clicks.PositionBased([0.5], [1.0])}, "clicks: parameters for 1 positions"),

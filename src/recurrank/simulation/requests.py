@@ -10,7 +10,7 @@ import numpy as np
 from recurrank._arrays import Bools, Floats, Ints
 from recurrank._compiled import loop
 from recurrank.clicks.filtering import examined_given_clicks
-from recurrank.clicks.model import ClickModel, ClickState, examine, sample
+from recurrank.clicks.model import CASCADE, DOCUMENT, MIXTURE, ClickModel, ClickState, examine, sample
 from recurrank.clicks.presets import make
 from recurrank.plugins import plainly
 from recurrank.rankers.engines.request_calls import choose, take
@@ -42,8 +42,9 @@ def play(
         for i in range(count):
             model.attraction[i] = world.truth[i]
         if by_group.shape[0] > 0:
-            for k in range(positions):
-                model.table[0, k] = by_group[group, k]
+            for i in range(model.table.shape[0]):
+                for k in range(model.table.shape[1]):
+                    model.table[i, k] = by_group[group, i, k]
         choose(state, rng, features, rows, count, world.slots[:size], 1.0, chosen)
         best(world.truth, count, size, ideal, state.work)
         examine(model, ideal[:size], chi)
@@ -161,8 +162,15 @@ def _model(clicks: str | ClickModel, candidates: int, positions: int) -> ClickSt
 
 
 def _by_group(patience: Floats, model: ClickState) -> Floats:
-    """Examination by position for each group: p_k^patience; empty where all groups are alike."""
+    """The click model's parameters p for each group: p^patience, but for a mixture's share; empty where all groups are alike.
+
+    Among them are examination by position, and the probabilities of going on.
+    """
     if not len(patience):
-        return np.zeros((0, model.table.shape[1]))
-    powers: Floats = model.table[0][None, :] ** patience[:, None]
+        return np.zeros((0, 1, 1))
+    if model.kind in (DOCUMENT, CASCADE):
+        raise ValueError("clicks: document-based and cascade clicks have no parameters that could depend on the request")
+    powers: Floats = model.table[None] ** patience[:, None, None]
+    if model.kind == MIXTURE:
+        powers[:, 1] = model.table[1]
     return powers

@@ -200,9 +200,9 @@ def take(state: State, shown: Shown, clicks: Bools) -> bool:
         if state.numbers[TOLD] > 0:
             g, known = 0, shown.examined[k]
         if shown.free[k]:
+            _add(state, shown.features, k, g, score, mu, clicks[k], known)  # its weight depends on earlier clicks alone
             state.shown[k] += mu
             state.clicks[k] += clicks[k]
-            _add(state, shown.features, k, g, score, mu, clicks[k], known)
         if keep >= 0:
             state.kept.stratum[keep, k] = g if shown.free[k] else -1
             state.kept.clicks[keep, k], state.kept.examined[keep, k] = clicks[k], known
