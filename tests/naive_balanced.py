@@ -8,6 +8,7 @@ import math
 import numpy as np
 
 from recurrank.rankers import balanced
+from recurrank.rankers.engines.coordinates import Coordinates
 
 
 class Balanced:
@@ -18,7 +19,10 @@ class Balanced:
 
         self.K, self.rng, self.proved = positions, rng, confidence == "proved"
         self.delta = 1 / math.sqrt(rounds) if delta is None else delta
-        self.X, different, _ = balanced._coordinates(rr.Catalogue(features))
+        self.catalogue = rr.Catalogue(features)
+        self.coordinates = Coordinates.of(self.catalogue.features, None, self.catalogue.scales)
+        self.X, different = self.coordinates.points(self.catalogue.features), self.coordinates.support
+        self.raw = np.asarray(self.catalogue.features)
         self.L, self.d = self.X.shape
         order = [int(a) for a in rng.permutation(self.L)]
         others = [a for a in order if a not in set(different.tolist())]
@@ -129,6 +133,27 @@ class Balanced:
         if self.proved:
             beta = math.sqrt(2 * math.log(self.K / self.delta) + np.linalg.slogdet(np.eye(self.d) + V)[1]) + 1
         return inverse, inverse @ b, beta
+
+    def restock(self, features, alive):
+        """Position 1 keeps its data; all items compete for all positions and are certified at once."""
+        if not self.coordinates.reach(features[alive]):
+            before = self.coordinates
+            self.coordinates = Coordinates.of(features, np.array(alive), np.abs(features[alive]).max(axis=0))
+            change = before.back @ self.coordinates.map
+            V, b = self.data[(0, frozenset())]
+            self.data[(0, frozenset())] = change.T @ V @ change, b @ change
+            self.shown = self.shown @ change
+        same = [a for a in alive if a < self.L and (features[a] == self.raw[a]).all()]
+        var = np.full(len(features), 0.25)
+        var[same] = self.var[same]
+        self.raw, self.var, self.X = features, var, self.coordinates.points(features)
+        self.L, self.d = self.X.shape
+        old = [a for _, _, items in self.blocks for a in items if a in same]
+        account = np.sum([self.accounts.get(self.name(b), [0.0, 0.0]) for b in range(len(self.blocks))], axis=0)
+        self.blocks = [(0, self.K, old + sorted(set(alive) - set(old)))]
+        self.data, self.accounts = {(0, frozenset()): self.data[(0, frozenset())]}, {(0, frozenset()): list(account)}
+        self.certified = 0
+        self.estimate_and_certify()
 
     def learn(self, items, clicks):
         for name, k in self.asked_by:

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 import recurrank as rr
 from recurrank.rankers import balanced
 from recurrank.rankers.balanced import Balanced
+from recurrank.rankers.engines.coordinates import Coordinates
 from recurrank.rankers.engines.posterior import candidates
 from recurrank.theory import certificates
 
@@ -19,7 +20,12 @@ def test_coordinates_have_unit_moments_and_keep_every_attraction(seed, dim, scal
     rng = np.random.default_rng(seed)
     features = rng.normal(size=(40, dim)) * scale
     features[:, -1] = features[:, 0]  # a direction too many
-    points, support, _ = balanced._coordinates(rr.Catalogue(features))
+    catalogue = rr.Catalogue(features)
+    coordinates = Coordinates.of(catalogue.features, None, catalogue.scales)
+    points, support = coordinates.points(catalogue.features), coordinates.support
+    np.testing.assert_allclose(points @ coordinates.back, features, atol=1e-7 * scale)
+    assert coordinates.reach(features[:5] + features[5:10])
+    assert not coordinates.reach(np.eye(dim)[-1:] * scale) or dim == 1
     design = rr.g_optimal(features, 0.1)
     moments = (points[design.support] * design.weights[:, None]).T @ points[design.support]
     np.testing.assert_allclose(moments, np.eye(points.shape[1]), atol=1e-8)

@@ -41,11 +41,9 @@ from numpy.typing import NDArray
 
 from recurrank._arrays import Bools, Floats, Ints
 from recurrank._compiled import hot, inner
-from recurrank.catalogue import Catalogue
-from recurrank.catalogue.rows import Rows, one_thread
-from recurrank.design.basis import basis_of, rebase
-from recurrank.design.optimal import optimal_design
+from recurrank.catalogue.rows import one_thread
 from recurrank.rankers.engines.certificates import Alone, divided
+from recurrank.rankers.engines.coordinates import Coordinates
 from recurrank.rankers.engines.pieces import farthest, leaders_first
 from recurrank.rankers.engines.placing import show_leaders, show_tried
 from recurrank.rankers.engines.posterior import candidates, look
@@ -53,7 +51,9 @@ from recurrank.rankers.engines.propensity import FIRST, WIDTH, one_tried_per_blo
 from recurrank.rankers.knowledge import Knowledge, KnownBlock
 from recurrank.rankers.options import Delta, Option
 from recurrank.rankers.prior import BelievedBefore, Prior, combine
-from recurrank.rankers.ranker import Buffer, Items, Ranker, Seed, flatten, register
+from recurrank.rankers.ranker import Buffer, Items, Seed, flatten, register
+from recurrank.rankers.restocking import Restocking
+from recurrank.rankers.stock import Stock
 
 SAMPLES = 64
 """Drawn at a time, for all rounds until the next estimate."""
@@ -203,9 +203,10 @@ def learn(state: State, slate: Buffer, clicks: Bools) -> bool:
                 state.moments[row, p, q] += wp * features[x, q]
             state.sums[row, p] += wp * clicks[k]
     for k in range(len(slate.items)):
-        state.clicks[k] += clicks[k]
-        for p in range(dim):
-            state.shown[k, p] += features[slate.items[k], p]
+        if state.weight[slate.items[k]] > 0:
+            state.clicks[k] += clicks[k]
+            for p in range(dim):
+                state.shown[k, p] += features[slate.items[k], p]
     state.clock[ANSWERS] += 1
     return bool(state.clock[ANSWERS] >= state.clock[NEXT])
 
@@ -231,7 +232,7 @@ class Block:
         return len(self.items)
 
 
-class Balanced(Ranker):
+class Balanced(Restocking):
     """Rank a catalogue with features under an unknown click model, exploring only as far as it pays.
 
     >>> import recurrank as rr
@@ -258,7 +259,9 @@ class Balanced(Ranker):
 
     state: State
     large: int = LARGE
-    _prior: Prior | None = None
+    epoch: int = 0
+    """How often items have come or gone."""
+    _believed: Prior | None = None
 
     def __init__(
         self,
@@ -276,18 +279,19 @@ class Balanced(Ranker):
     ) -> None:
         super().__init__(features, positions, rounds, seed)
         self.confidence, self.delta = self.record(confidence=confidence, delta=delta)
-        points, different, map_ = _coordinates(self.catalogue)
-        believed = self.record_prior(prior)
-        if believed is not None:
-            self._prior = Prior(map_.T @ believed.moments @ map_, map_.T @ believed.sums)
-        order = self.rng.permutation(len(self.catalogue)).astype(np.int32)
-        known = np.isin(order, different)  # a first slate of items that differ much cannot be all bad
+        self._believed = self.record_prior(prior)
+        order = self._alive()
+        self._coordinates = Coordinates.of(
+            self.catalogue.features, None if len(order) == len(self.catalogue.features) else order, self.catalogue.scales
+        )
+        order = order[self.rng.permutation(len(order))]
+        known = np.isin(order, self._coordinates.support)  # a first slate of items that differ much cannot be all bad
         others = order[~known]
         if len(order) > self.large:
             others.sort()  # read in the order of memory
         order = np.concatenate([order[known], others])
-        self.blocks = [Block(_key(0, order[:0]), 0, self.positions, order)]
-        self.state = self._empty(points)
+        self.blocks = [Block(self._key(0, order[:0]), 0, self.positions, order)]
+        self.state = self._empty(self._coordinates.points(self.catalogue.features))
         self._tables(*self._estimate(), 1 / np.arange(1.0, self.positions + 1))
 
     def _empty(self, points: Floats) -> State:
@@ -313,17 +317,63 @@ class Balanced(Ranker):
     @one_thread()
     def plan(self) -> None:
         """Estimate, certify when it is time, and fill the tables for the coming rounds."""
+        self._renew(certify=bool(self.state.clock[ANSWERS] >= CERTIFY * self.state.clock[CERTIFIED]))
+        self.due = False
+
+    def _renew(self, certify: bool) -> None:
         answers = int(self.state.clock[ANSWERS])
         theta, information = self._estimate()
         ordered = False
-        if answers >= CERTIFY * self.state.clock[CERTIFIED]:
+        if certify:
             self._certify(theta)
             self.state.clock[CERTIFIED] = answers
             before, (theta, information) = theta, self._estimate()
             ordered = len(self.state.key) == 1 and np.array_equal(theta, before)
         self._tables(theta, information, self._weights(theta), ordered)
         self.state.clock[NEXT] = answers + max(self._least(answers), int((LARGE_GROW if self._large() else GROW) * answers))
-        self.due = False
+
+    @one_thread()
+    def restock(self, stock: Stock) -> None:
+        """All items compete for all positions again, by what the clicks at position 1 say, and are certified anew at once.
+
+        Nothing stands above position 1: its data hold whatever else is shown. Answers to earlier slates are not learned from.
+        """
+        state, before, rows = self.state, self._coordinates, stock.features[stock.alive]
+        if not before.reach(rows):  # an item beside the span of all others: theta has more coordinates than it had
+            self._coordinates = Coordinates.of(stock.features, stock.alive, np.abs(rows).max(axis=0))
+        change = before.back @ self._coordinates.map  # x @ map = (x @ old map) @ change
+        if self._coordinates is before:
+            change = np.eye(len(change))
+        weight = np.zeros(len(stock.features))  # nothing is learned from an item that is gone
+        same = self.unchanged(stock)
+        weight[stock.alive] = 4.0
+        weight[same] = state.weight[same]
+        known = np.concatenate([block.items for block in self.blocks])
+        items = np.concatenate([known[np.isin(known, same)], np.setdiff1d(stock.alive, known[np.isin(known, same)])])
+        self.catalogue, self.epoch = stock, self.epoch + 1
+        self.blocks = [Block(self._key(0, known[:0]), 0, self.positions, items.astype(np.int32))]
+        self.state = state._replace(
+            features=self._coordinates.points(stock.features),
+            block=np.array([[self.blocks[0].key, 0, self.positions, 0]]),
+            account=state.account.sum(axis=0, keepdims=True),
+            moments=(change.T @ state.moments[0] @ change)[None],
+            sums=(state.sums[0] @ change)[None],
+            weight=weight,
+            shown=state.shown @ change,
+            key=np.array([self.blocks[0].key]),
+        )
+        self._renew(certify=True)
+
+    def _alive(self) -> NDArray[np.int32]:
+        """The indices of all items."""
+        whole = np.arange(len(self.catalogue.features)) if not isinstance(self.catalogue, Stock) else self.catalogue.alive
+        return whole.astype(np.int32)
+
+    def _key(self, first: int, above: NDArray[np.int32]) -> int:
+        """What slates call a data set: a digest of its position, of the set of items above it, and of when there were these."""
+        when = f"{self.epoch}/" if self.epoch else ""
+        what = f"{when}{first}:".encode() + np.sort(above).astype("<i4").tobytes()
+        return int.from_bytes(hashlib.blake2b(what, digest_size=8).digest(), "big") >> 1
 
     def follow(self, rules: int) -> None:
         super().follow(rules)
@@ -335,7 +385,7 @@ class Balanced(Ranker):
 
     def _least(self, answers: int) -> int:
         """Answers until the next estimate at least: few while a prior that may be wrong decides what is shown."""
-        return LEAST if self._prior is None or answers >= 2 * LEAST else LEAST // 4
+        return LEAST if self._believed is None or answers >= 2 * LEAST else LEAST // 4
 
     def _large(self) -> bool:
         """Whether a block has so many items that reading them is what an estimate costs."""
@@ -365,7 +415,10 @@ class Balanced(Ranker):
             if scales[i] > 0 and theta @ image > 0:
                 left = left + scales[i] ** 2 * (moments[i] - np.outer(image, image) / (theta @ image))
         self._scales = scales
-        return (theta, left) if self._prior is None else combine(theta, left, *self._prior)
+        if self._believed is None:
+            return theta, left
+        map_ = self._coordinates.map
+        return combine(theta, left, map_.T @ self._believed.moments @ map_, map_.T @ self._believed.sums)
 
     def _weights(self, theta: Floats) -> Floats:
         """W_k: clicks at k over the scores shown there, falling with k."""
@@ -469,7 +522,7 @@ class Balanced(Ranker):
             own = rows.get(block.key, 0)
             for part in divided(self.state.features, block.items, theta, block.width, singles, own, self.large):
                 first = after[-1].first + after[-1].width if after else 0
-                after.append(Block(_key(first, np.concatenate(above)), first, part.width, part.items, part.least))
+                after.append(Block(self._key(first, np.concatenate(above)), first, part.width, part.items, part.least))
                 above.append(part.items)
         self.blocks = after
         self._carry()
@@ -498,41 +551,20 @@ class Balanced(Ranker):
             "scales": [float(scale) for scale in self._scales],
             "due": self.due,
         }
+        if self.epoch:
+            values["epoch"], arrays["map"], arrays["back"] = self.epoch, self._coordinates.map, self._coordinates.back
         return values, arrays
 
     def unpack(self, values: dict[str, Any], arrays: dict[str, np.ndarray[Any, Any]]) -> None:
         super().unpack(values, arrays)
         kept = enumerate(values["blocks"])
         self.blocks = [Block(key, first, width, arrays[f"items.{b}"]) for b, (key, first, width) in kept]
-        self._scales, self.due = np.array(values["scales"]), values["due"]
+        self._scales, self.due, self.epoch = np.array(values["scales"]), values["due"], values.get("epoch", 0)
+        if self.epoch:
+            self._coordinates = Coordinates(arrays["map"], arrays["back"], self._coordinates.support)
+            self.state = self.state._replace(features=self._coordinates.points(self.catalogue.features))
 
     _scales: Floats = np.ones(1)
-
-
-def _key(first: int, above: NDArray[np.int32]) -> int:
-    """What slates call a data set: a digest of its position and of the set of items above it."""
-    what = f"{first}:".encode() + np.sort(above).astype("<i4").tobytes()
-    return int.from_bytes(hashlib.blake2b(what, digest_size=8).digest(), "big") >> 1
-
-
-def _coordinates(catalogue: Catalogue) -> tuple[Floats, Ints, Floats]:
-    """Features in coordinates in which the optimal design pi has moments sum pi(x) x x' = I; its items; the map to coordinates.
-
-    Attractions are at most 1, so that |theta|^2 = sum pi(x) <x, theta>^2 <= 1 there, and |x|^2 <= r (1 + tolerance).
-    """
-    rows = Rows(catalogue.features)
-    design = optimal_design(rows, 0.1)
-    support = rows.take(design.support)
-    basis, _ = basis_of(support, catalogue.scales, rows.precise)
-    change, _ = rebase(support @ basis.to_coordinates)
-    map_ = basis.to_coordinates @ change
-    points = rows.take(design.support) @ map_
-    root = np.linalg.cholesky((points * design.weights[:, None]).T @ points)
-    map_ = map_ @ np.linalg.inv(root).T
-    whole = np.empty((len(rows), map_.shape[1]))
-    for part, chunk in rows.chunks():
-        whole[part] = chunk @ map_
-    return whole, design.support, map_
 
 
 register(State, Balanced)

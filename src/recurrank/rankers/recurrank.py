@@ -47,7 +47,9 @@ from recurrank.rankers.engines.propensity import FIRST, WIDTH, one_tried_per_blo
 from recurrank.rankers.knowledge import Knowledge, KnownBlock
 from recurrank.rankers.options import Delta, Option
 from recurrank.rankers.prior import BelievedBefore, Prior
-from recurrank.rankers.ranker import Buffer, Feedback, Items, Ranker, Seed, flatten, register
+from recurrank.rankers.ranker import Buffer, Feedback, Items, Seed, flatten, register
+from recurrank.rankers.restocking import Restocking
+from recurrank.rankers.stock import Stock
 
 ESTIMATE_DECIMALS = 10
 STRIDE = 16
@@ -225,7 +227,7 @@ def share(state: State, before: Floats, slate: Buffer, b: int, item: int) -> flo
 propensity = one_tried_per_block(share)
 
 
-class RecurRank(Ranker):
+class RecurRank(Restocking):
     """Rank a catalogue with features, learning from clicks under an unknown click model.
 
     >>> import recurrank as rr
@@ -276,9 +278,10 @@ class RecurRank(Ranker):
         believed = self._settings(features, positions, rounds, seed, prior, **options)
         # "started by calling RecurRank(1, L, (1, ..., K)) where the order of L is random". Only its first K places matter,
         # and it may be any order: a first slate of explored items, which differ as much as items can, cannot be all bad.
-        explored, visits = self._design(None, len(self.catalogue), 1)
+        members = self._whole()
+        explored, visits = self._design(members, len(self.catalogue), 1)
         leaders = self._some(explored) if believed is None else self._best_by(believed)
-        block = self._open(0, 1, 0, leaders, None, (explored, visits), parent=None)
+        block = self._open(0, 1, 0, leaders, members, (explored, visits), parent=None)
         self._blocks: list[Block] = [block]
         self._next_id = 1
         self.state = self._assemble(self._blocks, {}, Feedback(0, 0, 0))
@@ -336,17 +339,56 @@ class RecurRank(Ranker):
         other._blocks, other.history = [replace(block) for block in self._blocks], list(self.history)
         return other
 
+    def restock(self, stock: Stock) -> None:
+        """Blocks above the first one that an item leaves go on; what is below is one block, in phase 1, of all other items.
+
+        So is everything when items come or change: they compete for every position. Its first order is what was shown last.
+        """
+        same, kept = self.unchanged(stock), list[Block]()
+        if len(same) == len(stock):  # items left, none came
+            for block in self.blocks:
+                if not np.isin(block.items, same).all():
+                    break
+                kept.append(replace(block, members=np.sort(block.items)))
+        carried = {}
+        for b, block in enumerate(kept):
+            part = slice(int(self.state.block[b, START]), int(self.state.block[b, STOP]))
+            carried[block.id] = self.state.short[part], self.state.out[part], self.state.clicks[part]
+        self.catalogue = stock
+        first = sum(block.width for block in kept)
+        if first < self.positions:
+            held = np.concatenate([block.items for block in kept]) if kept else np.empty(0, np.int32)
+            members = np.setdiff1d(stock.alive, held).astype(np.int32)
+            old = self.state.leaders[first:]
+            leaders = old[np.isin(old, members)]
+            explored, visits = self._design(members, len(members), 1)
+            shown = self._filled([*leaders.tolist(), *explored[~np.isin(explored, leaders)].tolist()], members, len(old))
+            kept.append(self._open(self._next_id, 1, first, shown, members, (explored, visits), parent=None))
+            self._next_id += 1
+        self.state = self._assemble(kept, carried, self.feedback)
+        self._blocks = kept
+
+    def _whole(self) -> NDArray[np.int32] | None:
+        """The members of a block of all items: None where that is all there are rows of."""
+        return self.catalogue.alive.astype(np.int32) if isinstance(self.catalogue, Stock) else None
+
     def _best_by(self, prior: Prior) -> Ints:
         """The K best items by what is believed, in order."""
-        best = Best(self.positions)
-        products(self._rows(None), prior.theta(), ESTIMATE_DECIMALS, best)
-        return best.found()[0].astype(np.int64)
+        best, members = Best(self.positions), self._whole()
+        products(self._rows(members), prior.theta(), ESTIMATE_DECIMALS, best)
+        places = best.found()[0].astype(np.int64)
+        return places if members is None else members[places].astype(np.int64)
 
     def _some(self, explored: Ints) -> Ints:
         """K items in random order, explored ones as far as there are so many."""
-        chosen = [int(item) for item in self.rng.permutation(explored)[: self.positions]]
-        while len(chosen) < self.positions:
-            item = int(self.rng.integers(len(self.catalogue)))
+        return self._filled([int(item) for item in self.rng.permutation(explored)], self._whole(), self.positions)
+
+    def _filled(self, chosen: list[int], members: NDArray[np.int32] | None, wanted: int) -> Ints:
+        """The first ``wanted`` of these items, and others at random if they are fewer."""
+        chosen = chosen[:wanted]
+        while len(chosen) < wanted:
+            item = int(self.rng.integers(len(self.catalogue) if members is None else len(members)))
+            item = item if members is None else int(members[item])
             if item not in chosen:
                 chosen.append(item)
         return np.array(chosen, np.int64)
@@ -363,7 +405,7 @@ class RecurRank(Ranker):
     ) -> Block:
         """A block with this plan of what to try, and how often."""
         size = len(self.catalogue) if members is None else len(members)
-        above = (-1, 0) if parent is None else (parent.id, parent.key)
+        above = (-1, identity) if parent is None else (parent.id, parent.key)
         digest = hashlib.blake2b(repr((phase, first, above[1])).encode() + leaders.tobytes(), digest_size=8)
         if members is not None:
             digest.update(members.data)
@@ -412,7 +454,7 @@ class RecurRank(Ranker):
         parts = split(estimates, best.found()[0], _precision(block.phase), self.elimination)
         if block.members is not None:
             parts = [(block.members[leaders].astype(np.int64), block.members[places]) for leaders, places in parts]
-        everything = len(self.catalogue)
+        everything = len(self.catalogue) if block.members is None else -1
         return theta, [(leaders, None if len(places) == everything else places) for leaders, places in parts]
 
     @one_thread()
@@ -468,7 +510,7 @@ class RecurRank(Ranker):
         arrays = dict(flatten(self.state, self.from_catalogue))
         for block in self._blocks:
             arrays |= {f"{name}.{block.id}": getattr(block, name) for name in _BLOCK_ARRAYS}
-            arrays[f"members.{block.id}"] = packed(block.members, len(self.catalogue))
+            arrays[f"members.{block.id}"] = packed(block.members, len(self.catalogue.features))
         arrays |= {f"theta.{closed.id}": closed.theta for closed in self.history}
         values = {
             "next": self._next_id,
@@ -485,7 +527,7 @@ class RecurRank(Ranker):
         self._blocks = []
         for block in values["blocks"]:
             kept: dict[str, Any] = {name: arrays[f"{name}.{block['id']}"] for name in _BLOCK_ARRAYS}
-            kept["members"] = unpacked(arrays[f"members.{block['id']}"], len(self.catalogue))
+            kept["members"] = unpacked(arrays[f"members.{block['id']}"], len(self.catalogue.features))
             self._blocks.append(Block(**block, **kept))
         self.history = [ClosedBlock(**closed, theta=arrays[f"theta.{closed['id']}"]) for closed in values["history"]]
 

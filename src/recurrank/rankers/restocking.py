@@ -1,0 +1,51 @@
+"""Items that come and go, for rankers of a whole catalogue: ``add``, ``update``, ``remove``, as rankers of requests have them.
+
+An item keeps its index while it is there; an index that has become free is given to an item that comes later. Where the
+catalogue has ids, items go by their ids, otherwise by their indices.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from recurrank._arrays import Ints
+from recurrank.rankers.ranker import Ranker
+from recurrank.rankers.request import Name
+from recurrank.rankers.stock import Stock
+
+
+class Restocking(Ranker):
+    """A ranker whose catalogue may change. An algorithm says in ``restock`` what it keeps."""
+
+    def add(self, ids: Sequence[Name], features: ArrayLike) -> None:
+        """New items for the catalogue; ValueError, and no change, if one is there already."""
+        self._change(Stock.of(self.catalogue).added(ids, features))
+
+    def update(self, ids: Sequence[Name], features: ArrayLike) -> None:
+        """Other features for items of the catalogue."""
+        self._change(Stock.of(self.catalogue).updated(ids, features))
+
+    def remove(self, ids: Iterable[Name]) -> None:
+        """Items leave the catalogue, and are not shown again; ValueError, and no change, if fewer are left than positions."""
+        self._change(Stock.of(self.catalogue).removed(ids))
+
+    def restock(self, stock: Stock) -> None:
+        """Rank the items of this stock from now on; the stock is shared, not copied."""
+        raise NotImplementedError
+
+    def unchanged(self, stock: Stock) -> Ints:
+        """The indices of the items that are in this stock as they are here, ascending."""
+        here = np.arange(len(self.catalogue)) if not isinstance(self.catalogue, Stock) else self.catalogue.alive
+        both = np.intersect1d(stock.alive, here)
+        same: Ints = both[(stock.features[both] == self.catalogue.features[both]).all(axis=1)]
+        return same
+
+    def _change(self, stock: Stock) -> None:
+        if len(stock) < self.positions:
+            raise ValueError(f"ids: {len(stock)} items would be left for {self.positions} positions; leave at least as many")
+        self.identity  # noqa: B018  # of the catalogue that it was made on
+        self._settle()
+        self.restock(stock)
