@@ -48,7 +48,7 @@ def as_features(features: ArrayLike) -> Features:
     """
     try:
         array = features if isinstance(features, np.memmap) else np.asarray(_unmasked("features", features))
-    except ValueError as error:  # NumPy's word for rows of different lengths
+    except ValueError as error:  # NumPy's term for rows of different lengths
         raise ValueError("features: rows have different lengths; every item needs the same number of features") from error
     if array.dtype == object:
         raise ValueError("features: rows have different lengths or hold no numbers; give a matrix of numbers, one row per item")

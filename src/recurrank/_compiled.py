@@ -41,7 +41,7 @@ PART: Any = {**_IN_PLACE, **_NO_WAY_IN}
 """numba's options for what is inlined into compiled code, and called from nowhere else."""
 
 _FORM = "3"
-"""Of what is cached on disk."""
+"""numba's options for what is cached on disk."""
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -60,8 +60,8 @@ def compiled(function: F) -> F:
 def hot(function: F) -> F:
     """:func:`compiled` for what runs every round: inlined into its callers, and without numba's memory manager.
 
-    So a hot function that would allocate an array does not compile, and no time goes into counting references
-    (which is four fifths of the time of a round otherwise). The way in from Python is compiled when Python calls it.
+    A hot function that would allocate an array therefore does not compile, and no time is spent on counting references
+    (four fifths of the time of a round otherwise). The entry point for Python is compiled when Python first calls it.
     """
     part: Any = _kept(function, PART)
     part.__class__ = _Hot
@@ -327,7 +327,7 @@ def _is_ours(module: str) -> bool:
 
 
 def _is_users(module: ModuleType) -> bool:
-    """Whether it is a file of the user's, and not of Python or of an installed library."""
+    """Whether the file is the user's own rather than part of Python or an installed library."""
     path = getattr(module, "__file__", None)
     return path is not None and not any(Path(path).is_relative_to(library) for library in _libraries())
 

@@ -33,7 +33,7 @@ class Part(_Library):  # type: ignore[misc]
 
     @property
     def codegen(self) -> Any:
-        """What numba asks to set the globals of the machine code, of which there is none."""
+        """Called by numba to set the globals of the machine code; a part has no machine code."""
         return _NoGlobals
 
     def get_pointer_to_function(self, name: str) -> int:
@@ -112,7 +112,7 @@ class WholeCompiler(_Compiler):  # type: ignore[misc]
 
 @functools.cache
 def _say() -> None:
-    """Once a process: why nothing seems to happen."""
+    """Say once per process why nothing seems to happen."""
     logging.getLogger(__name__).warning(COMPILING)
 
 
@@ -132,7 +132,7 @@ class PartsCache(_CacheImpl):  # type: ignore[misc]
 
 
 class _PartContext:
-    """A target of numba's whose libraries come back as parts."""
+    """A numba target whose libraries come back as parts."""
 
     def __init__(self, context: Any) -> None:
         self._context = context

@@ -27,12 +27,12 @@ AGAIN = (408, 429, 502, 503, 504)
 LONGEST_PAUSE = 5.0
 """Seconds between two tries at most, whatever the service asks for."""
 CREATING = 120.0
-"""Seconds that making a ranker may take: its catalogue is sent and checked, and its algorithm may have to be compiled."""
+"""Time limit for making a ranker, in seconds: its catalogue is sent and checked, and its algorithm may have to be compiled."""
 
 CHANGING = 60.0
-"""Seconds that changing items may take."""
+"""Time limit for changing items, in seconds."""
 REQUEST = ("candidates", "features", "context", "segment", "exclude", "pin", "positions", "explore")
-"""What a request to a ranker of requests may have."""
+"""The fields that a request to a ranker of requests may have."""
 
 T = TypeVar("T")
 Items = Iterable[tuple[str, Sequence[float]]]
@@ -64,7 +64,7 @@ class _Call(NamedTuple, Generic[T]):
     path: str
     read: Callable[[Any], T]
     body: Any = None
-    seconds: float = 0.0  # that one try may take at least, whatever the client's timeout
+    seconds: float = 0.0  # minimum seconds allowed for one try, whatever the client's timeout
     query: dict[str, Any] | None = None
     content: bytes | None = None  # a .npy file in place of the body
 
@@ -132,7 +132,7 @@ def _feedback(slate: str | ServedSlate, clicked: Iterable[int] | None, clicks: I
     if (clicked is None) == (clicks is None):
         raise ValueError("clicked: give the positions that were clicked, counted from 0, once")
     positions = list(clicks if clicked is None else clicked)  # type: ignore[arg-type]
-    if any(type(position).__name__.startswith("bool") for position in positions):  # numpy's, too
+    if any(type(position).__name__.startswith("bool") for position in positions):  # also NumPy's booleans
         raise ValueError("clicked: true and false are not positions; give the positions that were clicked, counted from 0")
     name = slate if isinstance(slate, str) else slate.slate
     report = {"slate": name, "clicks": [int(position) for position in positions], "final": final}
@@ -181,7 +181,7 @@ class _Policy:
 
     @staticmethod
     def read(call: _Call[T], attempt: int, outcome: httpx.Response | httpx.TransportError) -> T:
-        """The answer; raises what came instead of it."""
+        """The decoded answer; raises the error that the service reported instead."""
         if isinstance(outcome, httpx.TransportError):
             raise outcome
         deleted_before = attempt > 0 and call.method == "DELETE" and outcome.status_code == 404  # by the try before
@@ -236,7 +236,7 @@ class Client:
         return self._make(_rank(name, slate, propensity, request))
 
     def change_items(self, name: str, *, add: Items = (), change: Items = (), remove: Iterable[str] = ()) -> dict[str, Any]:
-        """Add, change and remove items of a ranker of requests, thousands at a time; how many of each there were."""
+        """Add, change and remove items of a ranker of requests, thousands at a time; how many of each were applied."""
         return self._make(_change_items(name, add, change, remove))
 
     def items(self, name: str, after: int = 0, limit: int = 100) -> dict[str, Any]:
@@ -324,7 +324,7 @@ class AsyncClient:
     async def change_items(
         self, name: str, *, add: Items = (), change: Items = (), remove: Iterable[str] = ()
     ) -> dict[str, Any]:
-        """Add, change and remove items of a ranker of requests, thousands at a time; how many of each there were."""
+        """Add, change and remove items of a ranker of requests, thousands at a time; how many of each were applied."""
         return await self._make(_change_items(name, add, change, remove))
 
     async def items(self, name: str, after: int = 0, limit: int = 100) -> dict[str, Any]:

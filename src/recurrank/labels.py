@@ -20,7 +20,7 @@ def parse(label: str, field: str) -> tuple[str, dict[str, Any]]:
 
 
 def pair(text: str, where: str) -> tuple[str, Any]:
-    """``name=value`` as both; ``where`` it stands is for the error."""
+    """Split ``name=value``; ``where`` names the source in errors."""
     name, equals, value = text.partition("=")
     if not equals or not name.strip():
         raise ValueError(f"{where}: {text!r} is not an option; write name=value, for example design=spanner")

@@ -1,6 +1,6 @@
-"""A user's own rankers and click models: files that register them, found again in every process that needs them.
+"""A user's own rankers and click models: files that register them, loaded again in every process that needs them.
 
-An experiment that goes to another process takes the *paths* of these files with it, never their code: the process imports them
+An experiment sent to another process carries the *paths* of these files, never their code: the process imports them
 itself, as ``--plugin FILE`` does for a command.
 """
 
@@ -23,7 +23,7 @@ ENVIRONMENT = "RECURRANK_PLUGINS"
 
 _HERE = Path(__file__).parent
 _loading: list[Path] = []
-_loaded: dict[Path, bytes] = {}  # what a file was when it was imported: a worker may live longer
+_loaded: dict[Path, bytes] = {}  # contents of each file when it was imported: it may change while a worker lives
 
 
 def load(path: str | os.PathLike[str]) -> ModuleType:
@@ -81,7 +81,7 @@ def load_inherited() -> None:
 
 
 def files_of(kinds: Iterable[type[Any]]) -> tuple[str, ...]:
-    """The files of those classes that are a user's own; one that was typed in has none."""
+    """The files that define those of the classes that are a user's own; a class defined interactively has no file."""
     own = [kind for kind in kinds if kind.__module__.partition(".")[0] != "recurrank"]
     files = [_file(sys.modules.get(kind.__module__)) for kind in own]
     return tuple(dict.fromkeys(str(file) for file in files if file is not None))
@@ -95,7 +95,7 @@ def refuse_while_loading() -> None:
 
 @contextmanager
 def plainly() -> Iterator[None]:
-    """What numba says about a slip in compiled code becomes one line, a ValueError."""
+    """Turn numba's report of an error in compiled code into a ValueError of one line."""
     try:
         yield
     except NumbaError as error:
@@ -103,7 +103,7 @@ def plainly() -> Iterator[None]:
 
 
 def explained(error: BaseException) -> str:
-    """What numba said, and where: file, line and one sentence, of the sixty lines that it prints."""
+    """An error of numba's as file, line and one sentence, out of the sixty lines that it prints."""
     text = re.sub(r"\x1b\[[0-9;]*m", "", str(error))
     places = re.findall(r"During: [^\n]*? at (\S+\.py) \((\d+)\)", text) or re.findall(r'File "([^"]+\.py)", line (\d+)', text)
     theirs = [(Path(file), line) for file, line in places if not Path(file).resolve().is_relative_to(_HERE)]
@@ -123,7 +123,7 @@ def _file(module: ModuleType | None) -> Path | None:
 
 
 def _place(error: BaseException, file: Path) -> str:
-    """The file, and the line of it where the error came from."""
+    """The file, and the line in it that raised the error."""
     trace, line = error.__traceback__, None
     while trace is not None:
         if Path(trace.tb_frame.f_code.co_filename) == file:

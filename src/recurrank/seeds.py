@@ -1,9 +1,9 @@
-"""Where every random stream comes from: a seed, and the name of who draws from it.
+"""Where every random stream comes from: a seed, and the name of its consumer.
 
 People give the same seed to everything. So a seed is never a stream: each consumer derives its own from the seed *and its own
 name*, and equal seeds give independent streams to a problem, a ranker and its users. The name is hashed into the spawn key
-of numpy's ``SeedSequence``; whatever else tells two streams of one consumer apart (a split, the round at which users come
-in) follows it.
+of numpy's ``SeedSequence``; whatever else tells two streams of one consumer apart (a split, the round at which users
+arrive) follows it.
 
 | consumer | draws |
 |---|---|
@@ -27,11 +27,11 @@ Seed = int | np.random.SeedSequence | None
 
 
 class Given(np.random.SeedSequence):
-    """A sequence that its consumer uses as it is. Rankers of version 0.1.0 did, and their logs must fold to the same states."""
+    """A sequence used as it is, without the consumer's name: so did version 0.1.0, whose logs must fold to the same states."""
 
 
 def as_seed(seed: object) -> np.random.SeedSequence:
-    """A seed sequence: itself, or of a whole number of at least 0, or (of None) a fresh one."""
+    """A seed sequence: the given one, one made from a whole number of at least 0, or (for None) a fresh one."""
     if isinstance(seed, np.random.SeedSequence):
         return seed
     if seed is None:

@@ -1,4 +1,4 @@
-"""Slates: what a ranker shows, and what it wants to remember of it until the clicks come."""
+"""Slates: what a ranker shows, and what it keeps about it until the clicks arrive."""
 
 from __future__ import annotations
 
@@ -57,5 +57,5 @@ def as_items(slate: Slate | ArrayLike, items: int, positions: int | None = None)
 
 
 def new_id() -> str:
-    """A name for a slate that nobody guesses. It begins with the time, so that rows written together lie together on disk."""
+    """An id for a slate that cannot be guessed. It begins with the time, so that rows written together are close on disk."""
     return f"{time.time_ns() >> 20:011x}{secrets.token_hex(9)}"

@@ -223,7 +223,7 @@ def test_pages_are_strict_about_what_they_load(http):
             assert "immutable" in file.headers["cache-control"]
     missing = http.get("/rankers/none")
     assert missing.status_code == 404
-    assert "no ranker called" in missing.text
+    assert "No ranker is called" in missing.text
     assert http.get("/static/x/../secret").status_code == 404
     odd = http.get("/rankers/<script>")  # never the name of a ranker: no page is made of it
     assert (odd.status_code, odd.headers["content-type"]) == (404, "application/problem+json")

@@ -132,7 +132,7 @@ def test_bad_lines_are_named(tmp_path, monkeypatch, line, word, block):
 
 
 def test_files_that_are_none(tmp_path):
-    with pytest.raises(ValueError, match="there is no such file"):
+    with pytest.raises(ValueError, match="no such file"):
         rr.queries.read(tmp_path / "nowhere.txt")
     (tmp_path / "empty.txt").write_text("\n# nothing\n")
     with pytest.raises(ValueError, match="has no documents"):

@@ -82,8 +82,8 @@ def test_maps(files, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (("nowhere.txt",), "nowhere.txt: there is no such file"),
-        (("{}/train.txt", "--test", "nowhere.txt"), "nowhere.txt: there is no such file"),
+        (("nowhere.txt",), "nowhere.txt: no such file"),
+        (("{}/train.txt", "--test", "nowhere.txt"), "nowhere.txt: no such file"),
         (("{}/train.txt", "--rankers", "recurrank"), "rankers: 'recurrank' is unknown; choose from anchored"),
         (("{}/train.txt", "--rankers", "pdgd:speed=1"), "'speed' is not an option"),
         (("{}/train.txt", "--rankers", "pdgd:learning_rate=-1"), "learning_rate: "),

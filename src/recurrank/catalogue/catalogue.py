@@ -73,13 +73,13 @@ class Catalogue:
         Args:
             where: a .npy file, a .csv file (which is read), a file of float32 numbers alone (then give ``dim``), a Parquet
                 file, or a folder, a pattern (``items/*.parquet``) or a list of those. Parquet is converted once, into a folder
-                beside it whose name ends in .map; if that is interrupted, the next call goes on where it stopped. Such a
+                beside it whose name ends in .map; if that is interrupted, the next call resumes it. Such a
                 folder can be opened too.
-            features: of Parquet and CSV, the column of lists, or the columns of numbers, by default the only one of lists or
-                all of numbers.
-            ids: of Parquet and CSV, the column with the items' names, by default ``id`` if there is one.
-            dim: of a file of numbers alone, how many per row.
-            to: the folder for the map, where the one beside the Parquet will not do.
+            features: for Parquet and CSV, the column of lists or the columns of numbers; by default the only column of
+                lists, or else all columns of numbers.
+            ids: for Parquet and CSV, the column with the items' names; by default ``id`` if there is one.
+            dim: for a file of float32 numbers alone, how many per row.
+            to: the folder for the map, if it should not be beside the Parquet files.
             progress: called during conversion, with how many rows are done and of how many.
 
         Raises ValueError, in one line, for what cannot be opened; then nothing is left half made.
@@ -131,7 +131,7 @@ class Catalogue:
         def digest(part: slice) -> bytes:
             return hashlib.sha256(np.ascontiguousarray(whole.stored(part)).data).digest()
 
-        if len(parts) == 1:  # threads would take longer to start
+        if len(parts) == 1:  # starting threads would take longer
             digests = [digest(parts[0])]
         else:
             with ThreadPoolExecutor() as pool:  # hashing releases the lock

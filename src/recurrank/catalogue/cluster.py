@@ -21,11 +21,11 @@ from recurrank.catalogue.rows import Rows
 from recurrank.catalogue.scan import Found, Lens, merged
 
 PARTITION_NUMBERS = 1 << 24
-"""Features of a partition, if its row groups are no larger: 64 MB of float32 in a worker."""
+"""Numbers in a partition, unless a single row group has more: 64 MB of float32 in a worker."""
 FAN_IN = 8
 """Partitions whose findings are merged at a time."""
 RETRIES = 3
-"""Of a task whose worker died."""
+"""Retries of a task whose worker died."""
 
 
 class Cluster:

@@ -18,7 +18,7 @@ class Kind(Enum):
     NUMBERS = "numbers"
     LISTS = "lists of numbers"
     BESIDE = "never features: text, bytes, dates, categories, nothing"
-    UNCLEAR = "features or not: only who made the file knows"
+    UNCLEAR = "features or not: only the file's author knows"
 
 
 class Role(StrEnum):

@@ -18,7 +18,7 @@ AT_ONCE = 1 << 16
 
 
 class Names(Sequence[str]):
-    """Strings that lie end to end in a file, with the offset where each begins in another."""
+    """Strings stored end to end in one file, with the offset of each in another."""
 
     def __init__(self, text: NDArray[np.uint8], ends: Ints) -> None:
         self._text, self._ends = text, ends  # name i is text[ends[i] : ends[i + 1]]

@@ -1,4 +1,4 @@
-"""Maps: what a Parquet dataset is converted to once, so that it can be read in place ever after.
+"""Maps: what a Parquet dataset is converted to once, so that it can be read in place from then on.
 
 A map is a folder beside the dataset (``items.parquet.map``) with
 
@@ -6,8 +6,8 @@ A map is a folder beside the dataset (``items.parquet.map``) with
     ids, ids.npy   the ids' text end to end, and where each begins
     about.json     what it was made of, column scales, sizes; written last
 
-It is made in ``items.parquet.map.part`` and renamed when it is complete. If that is interrupted, the next call goes on
-where it stopped: ``done`` lists the row groups that are written, each with a checksum, which is compared first. If
+It is made in ``items.parquet.map.part`` and renamed when it is complete. If that is interrupted, the next call resumes
+it: ``done`` lists the row groups that are written, each with a checksum, which is compared first. If
 something is wrong with the data or the disk is full, the folder is removed.
 """
 
@@ -136,8 +136,8 @@ class _Conversion:
                 np.maximum(scales, here, out=scales)
                 letters, ids_checksum = self._write_ids(ids, group.start, letters, names)
                 journal.write(json.dumps(_Done(group.start, checksum, here.tolist(), letters, ids_checksum)) + "\n")
-                synced.append(syncing.submit(os.fsync, file))  # meanwhile, so that little is left to be done at the end
-            for sync in synced:  # the system tells of a failed write once
+                synced.append(syncing.submit(os.fsync, file))  # now, so that little is left to sync at the end
+            for sync in synced:  # the system reports a failed write only once
                 sync.result()
             if ids is not None:
                 os.ftruncate(ids[0], letters)
@@ -146,7 +146,7 @@ class _Conversion:
         self._finish(scales)
 
     def _journal(self) -> list[_Done]:
-        """What an earlier run of the same conversion has written; nothing if that was another one."""
+        """What an earlier run of the same conversion has written; empty if the earlier run converted other data."""
         source, journal = self.part / "source.json", self.part / "done"
         if not (source.is_file() and journal.is_file() and source.read_text() == json.dumps(self.source)):
             for stale in self.part.iterdir():
@@ -174,7 +174,7 @@ class _Conversion:
         return len(before)
 
     def _open(self, files: contextlib.ExitStack, name: str, size: int) -> int:
-        """A file with all its room at once, so that a disk that is too full says so before the work is done."""
+        """A file with all its space allocated at once, so that a full disk is noticed before the work is done."""
         file = os.open(self.part / name, os.O_RDWR | os.O_CREAT, 0o644)
         files.callback(os.close, file)
         if size and hasattr(os, "posix_fallocate"):
@@ -243,7 +243,7 @@ class _Conversion:
                 self.progress(self._rows_done, self.rows)
 
     def _finish(self, scales: Floats) -> None:
-        """Look at what only the whole shows, and write what the map is."""
+        """Check what needs all rows (ids, scales), and write ``about.json``."""
         name = self.dataset.files[0]
         if self.named is not None:
             ids = Names.open(self.part / "ids", self.part / "ids.npy")
@@ -278,7 +278,7 @@ def _letters(column: Any) -> tuple[NDArray[np.int64], memoryview]:
 
 
 def _checksum(file: int, at: int, length: int, before: int = 0) -> int:
-    """Of a part of a file, after what was before; of as much as is there, if it is shorter."""
+    """Checksum of a part of a file, continuing an earlier one; of what exists, if the file is shorter."""
     while length > 0:
         data = os.pread(file, min(length, 1 << 24), at)
         if not data:
@@ -294,7 +294,7 @@ def _write_all(file: int, data: memoryview, at: int) -> None:
 
 
 def npy_header(shape: tuple[int, ...], kind: str) -> bytes:
-    """What stands before the numbers in a .npy file."""
+    """The header of a .npy file."""
     head = io.BytesIO()
     np.lib.format.write_array_header_1_0(head, {"descr": kind, "fortran_order": False, "shape": shape})
     return head.getvalue()
@@ -328,7 +328,7 @@ def _made_of(folder: Path, source: dict[str, Any]) -> bool:
 
 
 def _only_ours(folder: Path) -> None:
-    """Nothing but a map, or the beginning of one, is ever replaced."""
+    """ValueError unless the folder holds a map, or the beginning of one: nothing else is ever replaced."""
     if folder.is_dir():
         other = next((path.name for path in folder.iterdir() if path.name not in OURS), None)
         if other is not None:
@@ -372,7 +372,7 @@ def _alone(part: Path) -> Iterator[None]:
     folder = os.open(part.parent, os.O_RDONLY)
     try:
         fcntl.flock(folder, fcntl.LOCK_EX)
-        part.mkdir(exist_ok=True)  # one that was before us may have taken it away
+        part.mkdir(exist_ok=True)  # an earlier holder of the lock may have removed it
         yield
     finally:
         os.close(folder)

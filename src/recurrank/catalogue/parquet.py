@@ -21,7 +21,7 @@ from recurrank.catalogue.columns import Column, Kind, Layout, layout
 BATCH_NUMBERS = 1 << 21
 """Features that are decoded at once: 8 MB of float32. Each batch costs pyarrow some time per column, whatever its size."""
 BESIDE = 1 << 17
-"""Features that are put from columns into rows at once, so that they are in the processor's cache meanwhile."""
+"""Numbers that are transposed from columns into rows at once, so that they stay in the processor's cache."""
 
 Where = str | Path | Sequence[str | Path]
 
@@ -94,7 +94,7 @@ class Dataset:
     def read(
         self, group: Group, *, ids: bool = True, threads: bool = False, kind: type[np.floating[Any]] = np.float32
     ) -> Iterator[Part]:
-        """A group's rows, some at a time; ValueError names the first row that will not do."""
+        """A group's rows, some at a time; ValueError names the first invalid row."""
         from recurrank.catalogue.kernels import enlarge
 
         names = (self.layout if ids else self.layout._replace(ids=None)).names
@@ -158,7 +158,7 @@ class Dataset:
 
 
 class _Batch:
-    """Decoded rows of one file, and the words for what is wrong with them."""
+    """Decoded rows of one file, and the errors about them."""
 
     def __init__(self, dataset: Dataset, group: Group, start: int, batch: Any, kind: type[np.floating[Any]]) -> None:
         self.dataset, self.group, self.start, self.batch, self.kind = dataset, group, start, batch, kind
@@ -182,8 +182,8 @@ class _Batch:
                 raise self._error(self._first_null(column), name, "empty; every item needs all features")
             numbers.append(column.to_numpy(zero_copy_only=False))
         step = max(64, BESIDE // self.dataset.dim)
-        columns = np.empty((self.dataset.dim, step + 16), self.kind)  # 16: else all columns share a few lines of the cache
-        with np.errstate(over="ignore"):  # what is too large is infinite then, and complained of
+        columns = np.empty((self.dataset.dim, step + 16), self.kind)  # 16: otherwise all columns share a few cache lines
+        with np.errstate(over="ignore"):  # numbers that are too large become infinite here, and are reported below
             for start in range(0, len(out), step):
                 for j, column in enumerate(numbers):
                     some = column[start : start + step]
@@ -251,7 +251,7 @@ def _readable(name: str) -> Iterator[None]:
         raise
     except (pa.ArrowException, OSError) as error:
         if isinstance(error, ValueError) and str(error).startswith(name):
-            raise  # our own line: pyarrow's errors are ValueErrors too
+            raise  # our own message: pyarrow's errors are ValueErrors too
         raise ValueError(f"{name}: not a Parquet file, or a damaged one ({_line(error)})") from error
 
 

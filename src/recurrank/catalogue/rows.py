@@ -1,4 +1,4 @@
-"""Reading a catalogue chunk by chunk: leverages, scales and products that never hold the whole of it.
+"""Reading a catalogue chunk by chunk: leverages, scales and products that never hold all of it in memory.
 
 Features stay as they are stored (float32 or float64, in memory or mapped from a file); all arithmetic is in float64.
 Chunks are shared out among the processors. What comes out is the same to the last bit whatever their number and
@@ -24,9 +24,9 @@ from recurrank._arrays import Features, Floats
 from recurrank.catalogue.scan import TILE, Best, Found, Lens
 
 CHUNK_NUMBERS = 1 << 18
-"""Features of a chunk: 2 MB of float64, so that what Python does for each costs little beside the arithmetic."""
+"""Numbers in a chunk: 2 MB of float64, so that Python's cost per chunk is small compared with the arithmetic."""
 SMALLEST_SCALE = 1e-280
-"""Columns below this count as zero: their reciprocal is not a number that float64 has."""
+"""Columns whose scale is below this count as zero: float64 cannot represent the reciprocal."""
 
 
 class Rows:
@@ -99,7 +99,7 @@ class Rows:
         return self._scales
 
     def scan(self, lens: Lens, most: int) -> Found:
-        """What the lens shows of all rows: see :class:`Found`."""
+        """What the lens finds among all rows: see :class:`Found`."""
         best, outside = Best(most + 1), Best(4 * self.dim)
 
         def work(part: slice) -> None:
@@ -224,7 +224,7 @@ class MappedFile(NamedTuple):
         return None if base is None else cls(base, start + len(base), name)
 
     def look(self) -> None:
-        """Reading what is no longer there would end the process; raise ValueError instead."""
+        """Raise ValueError if the file has become shorter: reading beyond its end would kill the process."""
         size = self.mapped.size()
         if size < self.needed:
             raise ValueError(

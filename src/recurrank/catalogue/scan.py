@@ -10,7 +10,7 @@ import numpy as np
 from recurrank._arrays import Features, Floats, Ints
 
 TILE = 64
-"""Products with a matrix are made for multiples of so many rows: BLAS sums the last of an odd number in another order."""
+"""Products with a matrix are computed for multiples of this many rows: BLAS sums the last of an odd number in another order."""
 
 
 class Lens(NamedTuple):
@@ -22,7 +22,7 @@ class Lens(NamedTuple):
     slack: float  # how far off the span, relative to a row's length, is rounding only
 
     def look(self, stored: Features) -> tuple[Floats, Floats | None]:
-        """Of each row its leverage, and how far it is off the span: that share of its length, squared (None: none can be)."""
+        """The leverage of each row, and its squared relative distance from the span (None: no row can be off the span)."""
         count, dim = stored.shape
         rank = self.whitening.shape[1]
         padded = -(-count // TILE) * TILE
@@ -93,7 +93,7 @@ class Best:
 
 
 def merged(parts: list[Found], most: int) -> Found:
-    """What the rows of several passes have together: as one pass over all of them would have found it."""
+    """Merge what several passes found: the same as one pass over all of their rows."""
     joined = [np.concatenate(column) for column in zip(*(part[:3] + part[4:] for part in parts), strict=True)]
     indices, lever, rows, outside, off, outside_rows = joined
     order = np.lexsort((indices, -lever))

@@ -1,6 +1,6 @@
 """The command ``recurrank``: one module per command, imported when the command is called.
 
-``recurrank --help`` so needs neither numba nor matplotlib.
+``recurrank --help`` therefore needs neither numba nor matplotlib.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ COMMANDS = {
     "evaluate": "What another ranking would have earned on a log.",
     "design": "Where to explore a catalogue: its G-optimal design.",
     "serve": "Rank and learn over HTTP.",
-    "keys": "Who may use a server.",
+    "keys": "Create, list and revoke a server's API keys.",
     "log": "The log of a service: verify, replay, export.",
     "backup": "A copy of a service's store while it runs.",
     "compile": "Compile rankers beforehand, at installation.",
-    "rankers": "The ranking algorithms that there are.",
-    "clicks": "The click models that there are.",
+    "rankers": "List the ranking algorithms.",
+    "clicks": "List the click models.",
 }
 """Every command with its one line of help; the module of the same name has the rest."""
 
 
 EXTRAS = {"serve": ("msgspec", "prometheus_client", "structlog", "uvicorn"), "client": ("httpx",)}
-"""What a command may miss, by the extra that brings it."""
+"""Modules that a command may lack, by the extra that installs them."""
 
 
 class _Lazy(click.Group):

@@ -1,4 +1,4 @@
-"""``recurrank clicks``: the click models that there are."""
+"""``recurrank clicks``: list the click models."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def _describe(model: Any) -> dict[str, Any]:
     if model.name in names():  # a factored model is whatever its function says
         try:
             preset = make(model.name, [0.9, 0.7, 0.5, 0.3, 0.1], positions=3)
-        except ValueError:  # a model of the user's without defaults
+        except ValueError:  # a user's model without defaults
             return {}
         report = check(preset, positions=3)
         holds = {key: finding.holds for key, finding in zip(("1", "2", "3", "max"), report, strict=True)}

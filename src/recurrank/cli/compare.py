@@ -26,7 +26,7 @@ option = options_of(suite)
 @option("--positions", help="K, how many items to show.")
 @option("--rounds", help="T, how many rounds to play.")
 @option("--runs", help="How many runs of each, with different seeds.")
-@option("--seed", help="Of the first run; the next ones count up.")
+@option("--seed", help="Seed of the first run; later runs count up from it.")
 @suite_options
 def command(**settings: Any) -> None:
     """Compare rankers: a table, and with --out a report with regret curves.

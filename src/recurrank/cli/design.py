@@ -15,12 +15,12 @@ from recurrank.cli.shared import console, json_option, print_json, progress_bar
 @click.command()
 @click.argument("features", nargs=-1, required=True)
 @click.option(
-    "--tolerance", default=0.05, show_default=True, help="How far above the rank the largest leverage may be, relative."
+    "--tolerance", default=0.05, show_default=True, help="How far the largest leverage may exceed the rank, relative to it."
 )
 @click.option("--spanner", is_flag=True, help="A volumetric spanner instead of a G-optimal design.")
-@click.option("--column", help="Of Parquet, the column of lists with the features; by default the only one.")
-@click.option("--ids", help="Of Parquet, the column with the items' ids, by default `id` if there is one.")
-@click.option("--dim", type=int, help="Of a file of float32 numbers alone, how many features a row has.")
+@click.option("--column", help="For Parquet: the column of lists with the features; by default the only one.")
+@click.option("--ids", help="For Parquet: the column with the items' ids; by default `id` if there is one.")
+@click.option("--dim", type=int, help="For a file of float32 numbers alone: how many features a row has.")
 @click.option("--map", "to", type=click.Path(path_type=Path), help="Where to keep the map of Parquet, if not beside it.")
 @click.option(
     "--engine", default="local", show_default=True, help="local, or dask:ADDRESS: Parquet read by a cluster's workers."

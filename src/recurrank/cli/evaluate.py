@@ -21,7 +21,7 @@ FILE = click.Path(path_type=Path)
 )
 @click.option("--model", help="The click model of the direct method; by default the one that explains LOG best.")
 @click.option("--interval", default="bootstrap", show_default=True, help="bootstrap or bernstein.")
-@click.option("--seed", default=0, show_default=True, help="Of the bootstrap and of a ranker.")
+@click.option("--seed", default=0, show_default=True, help="Seed of the bootstrap and of a ranker.")
 @click.option("--plot", type=FILE, help="Draw the estimates into this .png, .svg or .pdf.")
 @json_option
 @plugin_option

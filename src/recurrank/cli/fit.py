@@ -19,7 +19,7 @@ FILE = click.Path(path_type=Path)
 @click.option(
     "--split", type=click.Choice(["time", "random", "none"]), help="How LOG is split; by default by time, where it has times."
 )
-@click.option("--share", default=0.25, show_default=True, help="Of the pages that are tested on, without --test.")
+@click.option("--share", default=0.25, show_default=True, help="Share of the pages that are tested on, without --test.")
 @click.option("--shared", is_flag=True, help="One attraction per item over all queries, not one per query and item.")
 @click.option("--seed", default=0, show_default=True, help="Of a random split.")
 @click.option("--out", type=FILE, help="Write the fitted models into this .json file.")

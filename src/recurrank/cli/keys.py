@@ -1,4 +1,4 @@
-"""``recurrank keys``: who may use a server."""
+"""``recurrank keys``: API keys of a server."""
 
 from __future__ import annotations
 
@@ -57,11 +57,11 @@ def list_(store: str, as_json: bool) -> None:
 @click.argument("name")
 @store_option
 def revoke(name: str, store: str) -> None:
-    """Make the key called NAME worthless."""
+    """Revoke the key called NAME."""
     from recurrank.serving import auth
 
     keys = auth.open_keys(store)
     auth.revoke(keys, name)
     click.echo(f"revoked: {name}")
     if not keys.all():
-        click.echo("that was the last key: servers that are running let nobody in until there is another one", err=True)
+        click.echo("that was the last key: running servers refuse all requests until there is another one", err=True)

@@ -1,4 +1,4 @@
-"""``recurrank log``: the log of a service, checked, replayed or handed on."""
+"""``recurrank log``: verify, replay, export or import logs."""
 
 from __future__ import annotations
 
@@ -84,13 +84,13 @@ def export(path: Path, store: str, kind: str) -> None:
 @command.command("import")
 @click.argument("sources", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.option("--out", required=True, type=click.Path(path_type=Path), help="The .parquet file to write.")
-@click.option("--format", "kind", help="lists, long, ubi, metarank or events (our export); by default found out.")
-@click.option("--skip-bad", is_flag=True, help="Leave out pages and lines that are not sound, and count them.")
+@click.option("--format", "kind", help="lists, long, ubi, metarank or events (our export); by default detected.")
+@click.option("--skip-bad", is_flag=True, help="Skip invalid pages and lines, and count them.")
 @json_option
 def import_(sources: tuple[Path, ...], out: Path, kind: str | None, skip_bad: bool, as_json: bool) -> None:
     """Check a log of pages and clicks in any known format and write it as Parquet, for `recurrank fit` and `evaluate`.
 
-    SOURCES is one file, or several of an OpenSearch UBI log. A stopped import goes on where it was.
+    SOURCES is one file, or several of an OpenSearch UBI log. A stopped import resumes where it was.
     """
     from recurrank.logs.importing import import_log
 

@@ -22,10 +22,10 @@ option = options_of(suite)
 @click.argument("train", type=FILE)
 @option("--test", type=FILE, help="The file that NDCG is measured on; by default TRAIN itself.")
 @option("--rankers", help="Which, separated by commas, with options like pdgd:learning_rate=0.05.")
-@option("--users", help="Who asks, separated by commas: perfect, navigational, informational, position.")
+@option("--users", help="Simulated users, separated by commas: perfect, navigational, informational, position.")
 @option("--impressions", help="How many queries are asked in each run.")
 @option("--runs", help="How many runs of each, with different seeds.")
-@option("--seed", help="Of the first run; the next ones count up.")
+@option("--seed", help="Seed of the first run; later runs count up from it.")
 @option("--maps", type=FILE, help="A folder for maps of the files; by default large ones have theirs beside them.")
 @suite_options
 def command(**settings: Any) -> None:

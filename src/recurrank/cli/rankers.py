@@ -1,4 +1,4 @@
-"""``recurrank rankers``: the algorithms that there are."""
+"""``recurrank rankers``: list the ranking algorithms."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def command(as_json: bool) -> None:
 
 
 def default_of(option: Any) -> Any:
-    """What it is when it is not given."""
+    """The default, as text."""
     from recurrank.rankers.options import REQUIRED
 
     return "required" if option.default is REQUIRED else option.default

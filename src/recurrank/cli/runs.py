@@ -1,4 +1,4 @@
-"""What the commands that run many experiments share: their options, going on after a stop, the report, the table."""
+"""What the commands that run many experiments share: their options, resuming, the report, the table."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def suite_options(function: F) -> F:
         option(
             "--out",
             type=click.Path(path_type=Path),
-            help="A folder for results, report and figures; a stopped run goes on from what is there.",
+            help="A folder for results, report and figures; a stopped run continues from the finished rows.",
         ),
         option("--engine", help="Where to run: local, or dask:ADDRESS of a Dask scheduler."),
         option("--jobs", help="How many processes on this machine; by default one per core."),

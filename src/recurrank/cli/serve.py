@@ -35,17 +35,17 @@ def _from_file(context: click.Context, _: click.Parameter, path: Path | None) ->
 @click.option(
     "--store", default="sqlite:///recurrank.db", show_default=True, help="Where the log is: sqlite:/// or postgresql://."
 )
-@click.option("--host", default="127.0.0.1", show_default=True, help="Where to listen; another address than this needs keys.")
+@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on; any other than this needs keys.")
 @click.option("--port", default=8080, show_default=True, type=click.IntRange(0, 65535), help="Which port.")
-@click.option("--allow-host", multiple=True, help="A name that clients may call the server by; may be repeated.")
+@click.option("--allow-host", multiple=True, help="A host name that clients may use for the server; may be repeated.")
 @click.option("--allow-origin", multiple=True, help="An origin whose pages may call it (CORS); may be repeated.")
 @click.option("--max-body", default=64, show_default=True, type=click.IntRange(1), help="Of a request, in MB.")
 @click.option(
     "--max-catalogue", default=256, show_default=True, type=click.IntRange(1), help="Of an uploaded catalogue, decoded, in MB."
 )
-@click.option("--max-connections", default=4_000, show_default=True, type=click.IntRange(2), help="Open at a time.")
+@click.option("--max-connections", default=4_000, show_default=True, type=click.IntRange(2), help="Open at the same time.")
 @click.option(
-    "--max-waiting", default=64, show_default=True, type=click.IntRange(1), help="Requests that may wait for their answers."
+    "--max-waiting", default=64, show_default=True, type=click.IntRange(1), help="Requests waiting for their answers."
 )
 @click.option("--rate", type=float, help="Requests per second with one key; by default without limit.")
 @click.option("--fitted", help="What recurrank fit --out wrote: your log's users in the playground.")
@@ -82,7 +82,7 @@ def command(
     log = log_as_json()
     try:
         _serve(store, host, port, limits, crowd, demo, fitted)
-    except (ValueError, OSError) as error:  # options were sound, so it is the server that fails: its log says why
+    except (ValueError, OSError) as error:  # the options were valid, so the server itself failed: its log says why
         log.critical("the server cannot run", why=" ".join(str(error).split()))
         raise SystemExit(2) from None
 
@@ -98,7 +98,7 @@ def _serve(store: str, host: str, port: int, limits: Any, crowd: Any, demo: bool
     from recurrank.serving.store import StoreError, open_store
 
     if demo:
-        threadpool_limits(1)  # its matrices are small: threads would only take processors from the visitors
+        threadpool_limits(1)  # its matrices are small: BLAS threads would only take processors from the visitors
     showing = Demo() if demo else None
     address = showing.address if showing else store
     try:

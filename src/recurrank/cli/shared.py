@@ -19,7 +19,7 @@ from recurrank.labels import pair
 F = TypeVar("F", bound=Callable[..., Any])
 
 OWN = ("ranker", "name", "features", "positions", "rounds", "seed")
-"""Not options of a ranker but of the command."""
+"""Names that are options of the command, not of a ranker."""
 
 
 def _load_plugins(_: click.Context, __: click.Parameter, paths: tuple[str, ...]) -> None:
@@ -59,7 +59,7 @@ def problem_options(items: int, dim: int, positions: int, rounds: int, clicks: s
 
     def add(function: F) -> F:
         for option in (
-            click.option("--seed", default=0, show_default=True, help="Of the problem, the ranker and the users."),
+            click.option("--seed", default=0, show_default=True, help="Seed of the problem, the ranker and the users."),
             click.option("--rounds", default=rounds, show_default=True, help="T, how many rounds to play."),
             click.option("--positions", default=positions, show_default=True, help="K, how many items to show."),
             click.option("--dim", default=dim, show_default=True, help="d, how many features an item has."),
@@ -131,7 +131,7 @@ def print_json(document: Any) -> None:
 
 
 def console() -> Console:
-    """Standard output, as wide as the terminal; wide enough for tables where there is none."""
+    """Standard output, as wide as the terminal, or wide enough for tables where it is not a terminal."""
     return Console() if sys.stdout.isatty() else Console(width=160, soft_wrap=True)
 
 

@@ -27,7 +27,7 @@ from recurrank.cli.shared import (
 )
 @json_option
 def command(pairs: tuple[str, ...], out: Path, as_json: bool, **settings: Any) -> None:
-    """Run RecurRank and draw its blocks: which positions, which phase, how many items, when, and what became of them."""
+    """Run RecurRank and draw its blocks: which positions, which phase, how many items, when they opened, and how they split."""
     from recurrank.experiments.flow import draw_flow, flow_of
     from recurrank.simulation import simulate
 

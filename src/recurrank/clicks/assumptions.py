@@ -1,4 +1,4 @@
-"""Does a click model satisfy what the paper assumes? Decided by enumeration, or by a search for a counterexample.
+"""Check whether a click model satisfies the paper's assumptions, by enumeration or by a search for a counterexample.
 
 | paper | here |
 |---|---|

@@ -1,7 +1,7 @@
 """The user browsing model: examination depends on the position and on where the last click was.
 
 With gamma[k, j] for position k when the last click was at j < k, and gamma[k, K-1] when there was none yet (a last
-click at the last position has no successor, so that column is free), and P_k(j) the law of the last click above k:
+click at the last position has no successor, so that column is free), and P_k(j) the distribution of the last click above k:
 
     chi(A, k) = sum_j P_k(j) gamma[k, j],
     P_{k+1}(k) = chi(A, k) alpha(A(k)),      P_{k+1}(j) = P_k(j) (1 - gamma[k, j] alpha(A(k))).

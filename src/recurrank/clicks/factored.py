@@ -2,7 +2,7 @@
 
     v(A, k) = chi(A, k) alpha(A(k)),
 
-clicks at different positions being independent given the ranking (the paper asks nothing of their joint law).
+clicks at different positions being independent given the ranking (the paper assumes nothing about their joint distribution).
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ SIGNATURE = types.float64(types.Array(types.int64, 1, "C"), types.int64)
 
 class FactoredState(NamedTuple):
     attraction: Floats
-    chi: Any  # a compiled function; all of them have one type, so that compiled loops are kept on disk for all
-    wrong: Floats  # (1,) the last value that was no probability, or 0
+    chi: Any  # a compiled function; all have the same type, so that one compiled loop on disk serves them all
+    wrong: Floats  # (1,) the last value that was not a probability, or 0
 
 
 @hot
@@ -82,7 +82,7 @@ class Factored(ClickModel):
 
 
 def _compile(attraction: Floats, chi: Examination) -> FactoredState | None:
-    """The state for compiled loops; None where numba cannot compile ``chi``, for whatever reason it has."""
+    """The state for compiled loops; None where numba cannot compile ``chi``, for any reason."""
     try:
         function: Any = njit(getattr(chi, "py_func", chi))
 

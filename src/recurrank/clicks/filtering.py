@@ -1,7 +1,7 @@
 """What the clicks above say about a position: P(examined at k | ranking, clicks above k), for the models of this package.
 
-Drawing a click at every position in turn with this probability times the attraction gives the joint law of the clicks. It is
-what a learner would be told who knew the click model, and so what the oracle of the requests suite is told.
+Drawing a click at every position in turn with this probability times the attraction gives the joint distribution of the clicks.
+It is what a learner that knew the click model could compute, and so what the oracle of the requests suite is given.
 """
 
 from __future__ import annotations

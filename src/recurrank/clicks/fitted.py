@@ -51,7 +51,7 @@ class Fitted(Mapping[str, "Queries"]):
 
     Attributes:
         best: the model that explains the log best.
-        item_ids: names of the items that a query's models speak of, by query; the models number them in this order.
+        item_ids: the ids of the items of each query's models, by query, in the order in which the models number them.
         largest: the query with the most pages; the first one where the file does not say.
         scores: log-likelihood and perplexity by model, where the file has them.
 

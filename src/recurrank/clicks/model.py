@@ -73,7 +73,7 @@ class ClickModel:
 
     @classmethod
     def defaults(cls, items: int, positions: int) -> dict[str, Any]:
-        """Parameters for when none are given, besides the attraction."""
+        """Default parameters, besides the attraction."""
         return {}
 
     @classmethod
@@ -105,10 +105,10 @@ class ClickModel:
         return clicks
 
     def complain(self) -> None:
-        """ValueError if the model turned out to be none; only a model with a function of the user's can."""
+        """ValueError if the model turned out to be invalid, which only a model with a user's function can."""
 
     def best(self, positions: int) -> Ints:
-        """The ranking A*: the most attractive items in order, ties by their place in the catalogue."""
+        """The ranking A*: the most attractive items in order, ties by their index in the catalogue."""
         if as_count("positions", positions) > len(self.attraction):
             raise ValueError(f"positions: {positions} is more than the {len(self.attraction)} items of the click model")
         least = np.partition(self.attraction, -positions)[-positions]

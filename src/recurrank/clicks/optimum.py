@@ -41,7 +41,7 @@ ROUNDING = 1e-12
 
 EXACT, FOUND = "exact", "best found"
 """What regret is measured against, in results."""
-WARNING = "regret is against the best ranking found, which may not be the best there is: it may be too small, or negative"
+WARNING = "regret is against the best ranking found, which may not be the best one: it may be too small, or negative"
 
 
 class Optimum(NamedTuple):
@@ -129,7 +129,7 @@ def _chain(alpha: Floats, onward: Floats, positions: int) -> Ints:
 
 @compiled
 def _pick(alpha: Floats, onward: Floats, positions: int) -> Ints:
-    """Which of the items, of which each may stand above those before it, make the most clicks; the topmost first."""
+    """The items that get the most clicks, where each may be placed above those before it in the list; the topmost first."""
     value = np.full(positions + 1, -np.inf)
     value[0] = 0.0
     taken = np.zeros((len(alpha), positions + 1), np.bool_)
@@ -231,7 +231,7 @@ def _bounded(alpha: Floats, gamma: Floats) -> list[int] | None:
     most, steps = float(_browsed(alpha[None], gamma)[0]), 0
     waiting: list[tuple[int, dict[int, float], float, list[int]]] = [
         ((1 << positions) - 1, {none: 1.0}, 0.0, [])
-    ]  # items left, law of the last click, clicks so far, ranking
+    ]  # items left, distribution of the last click, clicks so far, ranking
     while waiting:
         left, last, clicks, ranking = waiting.pop()
         steps += 1
@@ -277,7 +277,7 @@ def _any(model: Any, best: Ints) -> tuple[Ints, bool]:
 
 
 def _climb(model: Any, best: Ints, candidates: Ints) -> Ints:
-    """From the ranking by attraction, the best change of one item or exchange of two, as long as there is a better one."""
+    """Local search from the ranking by attraction: replace one item or exchange two, as long as that gains clicks."""
     current, clicks = best, model.expected(best).sum()
     while True:
         near = [_placed(current, k, a) for k in range(len(best)) for a in candidates]
@@ -289,7 +289,7 @@ def _climb(model: Any, best: Ints, candidates: Ints) -> Ints:
 
 
 def _placed(ranking: Ints, k: int, item: int) -> Ints:
-    """With the item at position k; where it was, what stood there."""
+    """The ranking with the item at position k; if the item was in it already, the two are exchanged."""
     changed = ranking.copy()
     changed[ranking == item] = ranking[k]
     changed[k] = item

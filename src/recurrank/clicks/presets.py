@@ -1,4 +1,4 @@
-"""Click models by name, with parameters for when none are given."""
+"""Click models by name, with default parameters."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def names() -> list[str]:
 
 
 def named(label: str) -> tuple[str, dict[str, Any]]:
-    """The full name and the parameters of a model as people write it; ValueError for a model or parameter that there is not.
+    """The full name and the parameters of a model as people write it; ValueError for an unknown model or parameter.
 
     >>> named("pbm:examination=1/0.5/0.25")
     ('position-based', {'examination': [1, 0.5, 0.25]})
@@ -84,7 +84,7 @@ def make(name: str, attraction: ArrayLike, positions: int, **parameters: Any) ->
     try:
         model: ClickModel = kind(alpha, **{**usual, **written, **parameters})  # type: ignore[call-arg]
     except TypeError as error:  # a model of the user's own
-        raise ValueError(f"clicks: {full}: {error}; its class needs defaults() for the parameters that nobody gives") from error
+        raise ValueError(f"clicks: {full}: {error}; its class needs defaults() for parameters that are not given") from error
     if model.positions is not None and model.positions < positions:
         raise ValueError(f"clicks: {name} has parameters for {model.positions} positions; give them for all {positions}")
     return model

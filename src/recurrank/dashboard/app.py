@@ -75,7 +75,7 @@ class Dashboard:
             # where keys are asked for, a frame does not tell which rankers there are
             known = self._service.registry.find(name) is not None or (self._keys is not None and self._keys.required)
             if not known or not pages.is_name(name):
-                return pages.render("missing.html", "", 404, what=f"There is no ranker called “{name[:80]}”.")
+                return pages.render("missing.html", "", 404, what=f"No ranker is called “{name[:80]}”.")
             return pages.render("ranker.html", "", script="ranker.js", name=name, demo=self._story(name), **spans)
 
         @route("GET", "/new", PUBLIC)

@@ -18,7 +18,7 @@ from recurrank.catalogue.scan import Lens
 START_ROWS = 2000
 """Rows drawn to start from: enough to span, and to have some of the extremes."""
 LARGEST_COORDINATE = 8.0
-"""Beyond this a new basis is chosen, so that a row far from all others becomes a unit vector and costs no digits."""
+"""Coordinates beyond this lead to a new basis, in which a row far from all others is a unit vector and costs no accuracy."""
 
 
 class Basis(NamedTuple):
@@ -42,7 +42,7 @@ def start(count: int, most: int = START_ROWS) -> Ints:
     """Which of so many rows to begin with: a fixed pseudo-random choice, or all of a few."""
     if count <= most:
         return np.arange(count)
-    return np.unique(np.random.default_rng(0).integers(count, size=most))  # a few less, where some were drawn twice
+    return np.unique(np.random.default_rng(0).integers(count, size=most))  # a few less if some were drawn twice
 
 
 def basis_of(rows: Floats, scales: Floats, precise: bool) -> tuple[Basis, Ints]:
@@ -67,7 +67,7 @@ def rebase(points: Floats) -> tuple[Floats, Ints]:
 
 
 def enlarged(basis: Basis, rows: Floats, precise: bool) -> tuple[Basis, Ints]:
-    """A basis of the rows' larger span; if it is no larger, the old one, which then lets more pass for rounding."""
+    """A basis of the rows' larger span; if the span did not grow, the old basis with a larger rounding tolerance."""
     larger, first = basis_of(rows, basis.scales, precise)
     if larger.rank > basis.rank:
         return larger, first
@@ -80,7 +80,7 @@ def inverse(matrix: Floats) -> Floats:
 
 
 def root(matrix: Floats) -> Floats:
-    """F with F F' = matrix, for a symmetric positive definite matrix that rounding has made a little lopsided."""
+    """F with F F' = matrix, for a positive definite matrix that rounding has made slightly asymmetric."""
     return np.asarray(np.linalg.cholesky((matrix + matrix.T) / 2), dtype=np.float64)
 
 

@@ -16,7 +16,7 @@ supporting row of smallest leverage, whichever is further from r, by the exact b
 | x' Q^+ x     | leverage, ``lever``                                             |
 | d            | r, the rank of the rows (deviations.md, "rank for dimension")   |
 
-What makes it fast is what it does not read. A few hundred *active* rows take part in the iterations; a *pool* of some ten
+It is fast because it rarely reads the catalogue. A few hundred *active* rows take part in the iterations; a *pool* of some ten
 thousand, in memory, gives them their violators; and the whole catalogue is read only to fill the pool with the rows of
 largest leverage. One pass starts (column scales, and a sample as the first pool). Each further pass finds the largest
 leverage of all, which often ends it, and the rows that exceed the tolerance, for the next pool. Two facts save passes
@@ -25,9 +25,9 @@ and rows:
 - leverages cannot grow by more than the factor rho = lambda_max(Q_scan Q_now^-1), so x' Q_now^+ x <= rho x' Q_scan^+ x:
   if rho times the largest leverage outside of the pool stays below the largest inside, the pool's is the exact maximum;
 - Harman and Pronzato (2007): a row whose leverage is below a bound that depends on the largest leverage alone supports
-  no optimal design, so that it does not belong into the pool.
+  no optimal design, so that it does not belong in the pool.
 
-A catalogue is whatever can be begun and scanned (``Source``): an array or a file (``rows.Rows``), or the partitions of a
+A catalogue is anything with ``begin`` and ``scan`` (``Source``): an array or a file (``rows.Rows``), or the partitions of a
 cluster (``cluster.py``). The value that is returned is the exact maximum over all rows.
 
 All of it happens in a basis made of r of the rows themselves (``basis.py``), so that neither the scale of the
@@ -48,7 +48,7 @@ from recurrank.design.basis import START_ROWS, by_length, lens, start
 from recurrank.design.pool import Pool
 
 POOL_NUMBERS = 1 << 20
-"""Of the pool: 8 MB of float64."""
+"""Numbers in the pool: 8 MB of float64."""
 SMALLEST_TOLERANCE = 1e-6
 
 
@@ -132,7 +132,7 @@ def optimal_design(source: Source, tolerance: float) -> Design:
 
 def _certify(source: Source, pool: Pool, tolerance: float, most: int) -> tuple[float, int]:
     """Let the pool follow the passes until no row at all exceeds the tolerance: the largest leverage, how many passes."""
-    better = tolerance / 2  # than what is asked for, so that the next pass may be the last
+    better = tolerance / 2  # tighter than what is asked for, so that the next pass may be the last
     pool.balance(better)
     bound, scans = np.inf, 0
     while bound > pool.known:

@@ -94,7 +94,7 @@ class Pool:
             self._active = wider
 
     def admit(self, found: Found) -> float:
-        """Become the supporting rows and what a pass over the catalogue found worth considering; a bound for all others."""
+        """Keep the supporting rows and what a pass over the catalogue found worth considering; a bound for all other rows."""
         held = self.weights > 0
         worth = can_support(found.lever, float(found.lever[0]), self.rank) & (len(found.outside) == 0)
         worth[:1] = True  # the largest leverage of all stays known
@@ -114,7 +114,7 @@ class Pool:
         return self.rows[held], self.weights[held]
 
     def growth(self, rows: Floats, weights: Floats) -> float:
-        """By which factor no leverage has grown since these were the support: lambda_max(Q_then Q_now^-1)."""
+        """A bound on how much any leverage has grown since these were the support: the factor lambda_max(Q_then Q_now^-1)."""
         points, factor = rows @ self.basis.to_coordinates, root(self.inverse)
         return float(np.linalg.eigvalsh(factor.T @ ((points.T * weights) @ points) @ factor)[-1]) * (1 + 1e-9)
 

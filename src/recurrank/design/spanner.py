@@ -1,4 +1,4 @@
-"""Volumetric spanners: a cheaper, gentler way to explore than a G-optimal design.
+"""Volumetric spanners: cheaper to find than a G-optimal design, with less extreme items.
 
 A set S of rows is a volumetric spanner of X when every x in X is ``sum_i alpha_i s_i`` with ``|alpha| <= 1``,
 that is when ``x' (sum_{s in S} s s')^+ x <= 1``. The uniform distribution pi on S then has (the paper's Appendix B)

@@ -1,4 +1,4 @@
-"""Several rankers on a problem of the user's own: features from a file, and the truth about them if it is known."""
+"""Several rankers on a user's problem: features from a file, and their true attraction if it is known."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ def compare(
             string with commas.
         jobs: processes on this machine; -1 means one per core.
         engine: ``"local"``, or ``"dask:ADDRESS"``.
-        out: a folder for results and a report; the same call goes on where it was stopped.
+        out: a folder for results and a report; if stopped, the same call continues from there.
         problem: what :func:`suite` takes besides: ``positions``, ``rounds``, ``runs``, ``items``, ``dim``, ``seed``, or files
             ``features``, ``attraction`` and ``theta``.
 
@@ -179,7 +179,7 @@ def suite(
             alpha = np.full(items, 0.5)
         else:
             source = Own(full, *(path and Path(path).absolute() for path in (features, attraction, theta)))  # type: ignore[arg-type]
-            matrix, alpha = source.problem(np.random.SeedSequence(0))  # complains now about what will not do
+            matrix, alpha = source.problem(np.random.SeedSequence(0))  # reports bad files now, not during the runs
             items, dim = matrix.shape
             lead = f"{source.truth[0].upper()}{source.truth[1:]}."
         if items < positions:

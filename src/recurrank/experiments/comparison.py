@@ -43,7 +43,7 @@ class Comparison:
 
     Attributes:
         results: one row per environment, ranker and run.
-        published: numbers of others to set beside ours.
+        published: published numbers to show beside ours.
 
     """
 

@@ -129,7 +129,7 @@ class Experiment:
 
 
 class Result(NamedTuple):
-    """What came of an experiment: a row of the results. All but the last six say what was run.
+    """The outcome of an experiment: a row of the results. All but the last six fields say what was run.
 
     ``measures`` are further curves by name, at the same checkpoints as regret.
     """
@@ -160,7 +160,7 @@ def run_one(experiment: Experiment) -> Result:
 
     environment = experiment.environment
     seed = np.random.SeedSequence([zlib.crc32(environment.name.encode()), experiment.run])
-    # threads of one process would undo each other's limits; they could not run at once anyway
+    # threads of one process would reset each other's limits, and could not run in parallel anyway
     with _ONE_AT_A_TIME, threadpool_limits(1):
         _, played = environment.source.play(experiment, seed)
     return Result(
@@ -198,7 +198,7 @@ def code_of(experiment: Experiment) -> str:
     """A fingerprint of the sources that an experiment runs, the user's own included, 12 hexadecimal digits."""
     try:
         return digest_behind(*kinds(experiment.ranker, experiment.environment.source)).hex()[:12]
-    except ValueError:  # a class that was typed in: nothing tells whether it changes
+    except ValueError:  # a class defined interactively: a change of it cannot be detected
         return uuid.uuid4().hex[:12]
 
 
@@ -229,7 +229,7 @@ def cross(
 
 
 def try_options(rankers: Mapping[str, Mapping[str, Any]], environment: Environment) -> None:
-    """ValueError for options that a ranker refuses: now, not when its turn comes."""
+    """ValueError for options that a ranker refuses: before the runs, not in the middle of them."""
     from recurrank.rankers import make
 
     size: dict[str, Any] = {"positions": environment.positions, "rounds": environment.rounds, "seed": 0}

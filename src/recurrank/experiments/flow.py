@@ -1,6 +1,6 @@
-"""The paper's Figure 1 from a real run: how the blocks of positions came and went.
+"""The paper's Figure 1 from a real run: how the blocks of positions split over time.
 
-Each box is one call of Algorithm 1. Its height is its positions, its column the moment it opened; beside it stand its
+Each box is one call of Algorithm 1. Its vertical extent is its positions, its column the moment it opened; beside it are its
 phase and how many items competed in it; arrows lead to the blocks it split into. The dashed line under the first
 position marks where the block explores.
 """
@@ -72,7 +72,7 @@ def _draw_box(axes: Any, box: Box, x: float) -> None:
     face = CLOSED if box.closed is not None else SETTLED if box.items == 1 else OPEN
     shape = "round,pad=0,rounding_size=0.15"
     axes.add_patch(FancyBboxPatch((x, top), WIDTH, bottom - top, boxstyle=shape, facecolor=face, edgecolor=INK, linewidth=1))
-    if box.last > box.first:  # what explores and what does not
+    if box.last > box.first:  # the line below the first position, where the block explores
         axes.plot([x, x + WIDTH], [box.first, box.first], color=ACCENT, linewidth=1, linestyle=(0, (4, 3)))
         axes.text(x - 0.1, box.last - 0.5, str(box.last), ha="right", va="center", fontsize=8, color=INK)
     axes.text(x - 0.1, box.first - 0.5, str(box.first), ha="right", va="center", fontsize=8, color=INK)

@@ -8,13 +8,13 @@
 | feature vectors by SVD, d = 5 | row a of the first d - 1 right singular vectors, then ``transform``, which adds the constant |
 | theta: the linear system against the rating matrix of U2 | least squares of the mean over U2 on the features |
 
-What the paper leaves open is settled so:
+Where the paper does not specify the details:
 
 - The singular vectors are not scaled by the singular values; the transform divides by the length anyway. Their signs,
   which an SVD leaves free, make the largest entry of each positive.
 - A movie that nobody in U1 rated has a zero vector, which has no direction: it gets the constant alone, (0, ..., 0, 1/sqrt 2).
-- Least squares do not know that attraction is a probability. Should a movie leave [0, 1], all are drawn towards their
-  mean, just enough; it stays linear in the features. (On the 1M set it does not happen.)
+- Least squares may give an attraction outside [0, 1]. All attractions are then shrunk towards their mean until they fit;
+  they stay linear in the features. (On the 1M set this does not happen.)
 - Everything is kept in float32, so that prepared files and fresh preparations give the same runs.
 """
 
@@ -46,7 +46,7 @@ CITATION = (
 
 
 class Ratings(NamedTuple):
-    """Who rated what. How highly does not matter here: see the top of this file.
+    """Which user rated which movie. The ratings themselves are not used: see the top of this file.
 
     ``name`` is the file for messages, ``source`` the same without the folders above the data set.
     """
@@ -106,7 +106,7 @@ class Prepared:
 
 
 def packaged() -> Prepared:
-    """The ten splits of MovieLens 1M that come with the package: derived numbers, no ratings.
+    """The ten splits of MovieLens 1M that come with the package: derived numbers, not ratings.
 
     >>> packaged().features.shape
     (10, 1000, 5)
@@ -139,7 +139,7 @@ def load_prepared(path: Path) -> Prepared:
         )
     prepared = Prepared(features, theta, movies.astype(np.int64), about)
     for split in range(len(features)):
-        prepared.problem(split)  # complains about numbers that are not an attraction
+        prepared.problem(split)  # raises for numbers that are not attractions
     return prepared
 
 
@@ -212,7 +212,7 @@ def _format(first: bytes, name: str) -> tuple[str, list[str]]:
     """Delimiter and columns, by the first line."""
     if first.strip().lower().startswith(b"userid,movieid,rating"):
         return ",", ["user", "movie", "rating", "timestamp"]
-    if first.count(b"::") == 3:  # to a reader with one-letter delimiters, an empty column between every two
+    if first.count(b"::") == 3:  # a reader with one-character delimiters sees an empty column between every two
         return ":", ["user", "", "movie", " ", "rating", "  ", "timestamp"]
     if first.count(b"\t") == 3:
         return "\t", ["user", "movie", "rating", "timestamp"]
@@ -240,7 +240,7 @@ def prepare(
     movies = most_frequent(ratings.movies, items, "movies", "number of items", ratings.name)
     active = most_frequent(ratings.users, feature_users + users, "users", "number of users", ratings.name)
     matrix = rated(ratings, active, movies)
-    with threadpool_limits(1):  # small matrices: threads would only wait for each other
+    with threadpool_limits(1):  # small matrices: BLAS threads would only wait for each other
         made = [_split(matrix, feature_users, dim, np.random.default_rng([seed, s]), ratings.name) for s in range(splits)]
     about = {
         "source": ratings.source,
@@ -307,7 +307,7 @@ def right_vectors(matrix: Floats, count: int, name: str) -> Floats:
 
 
 def _into_range(features: Floats, theta: Floats) -> Floats:
-    """Theta such that every attraction is in [0, 1]: drawn towards the mean m, which is (0, ..., 0, m sqrt 2) in features."""
+    """Theta with every attraction in [0, 1]: shrunk towards the mean m, which is theta = (0, ..., 0, m sqrt 2)."""
     attraction = features @ theta
     mean = np.clip(attraction.mean(), 0.05, 0.95)
     furthest = max((attraction - mean).max() / (1 - mean), (mean - attraction).max() / mean)

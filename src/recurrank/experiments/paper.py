@@ -19,7 +19,7 @@ from recurrank.experiments.summary import Published
 
 SPANNER = "recurrank:design=spanner"
 RANKERS = ("recurrank", SPANNER, "cascade-linucb", "toprank")
-"""Those that the paper compares, RecurRank with both designs: the text has a G-optimal one, its published driver a spanner."""
+"""The paper's rankers, RecurRank with both designs: the text uses a G-optimal one, the published driver a spanner."""
 
 AS_THE_PAPER: dict[str, dict[str, Any]] = {"toprank": {"delta": "T^-0.5"}}
 """Options of its comparison that are not the rankers' own defaults (TopRank's paper takes delta = 1/T)."""

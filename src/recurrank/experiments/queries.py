@@ -214,7 +214,7 @@ def suite(
     paths = [Path(path) for path in (train, train if test is None else test)]
     for path in paths:
         if not path.is_file():
-            raise ValueError(f"{path}: there is no such file")
+            raise ValueError(f"{path}: no such file; give a LETOR file")
     asked_in, tested_on = (str(path.absolute()) for path in paths)
     folder, prints = "" if maps is None else str(Path(maps).absolute()), " ".join(map(fingerprint, paths))
     asked, _ = loaded(asked_in, tested_on, folder, prints)

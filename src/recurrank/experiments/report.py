@@ -1,7 +1,7 @@
-"""What a set of runs leaves in its folder: a page to look at, figures and a table for a paper.
+"""The files written for a set of runs: an HTML report, figures, and a table for a paper.
 
-``report.html`` carries everything inside it, with plotly's JavaScript as the plotly package ships it, and so opens without a
-network. Files are put in place whole.
+``report.html`` is self-contained (it includes plotly's JavaScript from the plotly package), so it opens without a
+network. Files are replaced atomically.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ class Report:
     Attributes:
         title: of the page.
         lead: a paragraph under it.
-        published: numbers of others to set beside ours.
+        published: published numbers to show beside ours.
         remarks: for an environment, what to say under its table.
         log: environments with a logarithmic regret axis.
         bound: whether the figures show Theorem 1's bound (the page has it on a click).
-        elapsed: seconds that the runs took together, as the user's clock saw them.
+        elapsed: seconds of wall-clock time that the runs took together.
         command: what was typed to make it, for reproduce.txt.
 
     """
@@ -84,14 +84,14 @@ def write_report(folder: Path, results: list[Result], report: Report) -> list[Pa
 
 
 def write_text(path: Path, text: str) -> Path:
-    """Put a file of text in place whole."""
+    """Write a text file atomically."""
     with _whole(path) as partial:
         partial.write_text(text, encoding="utf-8")
     return path
 
 
 def reproduce(results: list[Result], report: Report) -> str:
-    """All that it takes to get the same numbers again: command, versions, data and seeds."""
+    """Everything needed to reproduce the numbers: command, versions, data and seeds."""
     lines = [report.title, "", "command:", f"    {report.command or 'run from Python'}", "", "versions:"]
     lines += [f"    {name} {metadata.version(name)}" for name in ("recurrank", "numpy", "numba", "scipy")]
     lines += [f"    Python {platform.python_version()}, {platform.system()}, {processor()}", ""]
@@ -105,7 +105,7 @@ def reproduce(results: list[Result], report: Report) -> str:
 
 
 def needs_plotly() -> None:
-    """ValueError where there is no plotly: before the runs, not after them."""
+    """ValueError if plotly is not installed: before the runs, not after them."""
     try:
         import plotly  # noqa: F401
     except ImportError as error:
@@ -119,7 +119,7 @@ def _figure_files(environment: str) -> list[str]:
 
 @contextmanager
 def _whole(path: Path) -> Iterator[Path]:
-    """A path to write to, which takes the place of ``path`` when all went well."""
+    """A temporary path to write to, which replaces ``path`` on success."""
     partial = path.with_name(f".partial-{path.name}")
     try:
         yield partial
@@ -174,7 +174,7 @@ def _tex(text: str) -> str:
 
 
 def number(value: float | None) -> str:
-    """For people: 95,582 and 0.53, and a dash for what there is not.
+    """A number for display: 95,582 and 0.53, and a dash for a missing one.
 
     >>> number(95582.4), number(0.07), number(51.0), number(None)
     ('95,582', '0.07', '51', '-')
@@ -268,7 +268,7 @@ def _section(name: str, group: list[Result], drawn: list[Curve], report: Report)
 
 
 def warnings(rows: list[Row]) -> list[str]:
-    """What must be said beside the regret of these environments."""
+    """Warnings to show beside the regret of these environments."""
     named = dict.fromkeys(row.environment for row in rows if row.optimum != EXACT)
     return [f"{name}: {WARNING}" for name in named]
 
@@ -327,7 +327,7 @@ def _machine() -> str:
 
 
 def processor() -> str:
-    """The processor's name, as far as the system tells."""
+    """The processor's name, where the system provides it."""
     try:
         found = re.search(r"model name\s*:\s*(.+)", Path("/proc/cpuinfo").read_text(encoding="utf-8"))
     except OSError:

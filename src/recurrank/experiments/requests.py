@@ -1,4 +1,4 @@
-"""The requests suite: every visitor's own candidates, under click models that nobody is told, as data.
+"""The requests suite: every visitor's own candidates, under click models unknown to the rankers, as data.
 
 Requests draw 40 candidates from one of 40 clusters of 2,000 items with 10 skewed features, and attraction is 0.2 + 0.25 <v, u>,
 unless an environment says something else. ``told`` is an oracle: Anchored, told P(examined | slate, clicks above).
@@ -153,5 +153,5 @@ def suite(
     wanted = chosen({**known(), **(movielens_environments(movielens) if movielens else {})}, environments)
     if rounds is not None:
         wanted = [replace(environment, rounds=as_count("rounds", rounds)) for environment in wanted]
-    report = Report("Requests", "Every visitor's own candidates, under click models that nobody is told.")
+    report = Report("Requests", "Every visitor's own candidates, under click models unknown to the rankers.")
     return RequestSuite(wanted, rankers, report, runs=runs, name="requests")

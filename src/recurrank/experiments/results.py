@@ -1,7 +1,7 @@
-"""Results on disk: one Parquet file, one row per experiment, always whole.
+"""Results on disk: one Parquet file, one row per experiment, replaced atomically.
 
-Every write is a new file that takes the old one's place, so that a reader or a killed run finds the old rows or the new
-ones, never half of them. Rows remember the sources they were computed by: a row of other code is not reused.
+Every write makes a new file that replaces the old one, so that a reader, or a run after a crash, finds the old rows or the
+new ones, never a mixture. A row records the sources that computed it: a row of other code is not reused.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from recurrank.experiments.experiment import Experiment, Result, code_of
 
 NAME = "results.parquet"
 PATIENCE = 20
-"""A write may take a twentieth of the time since the last."""
+"""The next write comes no sooner than this many times the duration of the last one."""
 
 
 def code() -> str:
@@ -76,7 +76,7 @@ class ResultsFile:
         folder = self.path.parent
         (folder / ".lock").unlink(missing_ok=True)
         self._lock.close()
-        if self._made and not any(folder.iterdir()):  # nothing came of it
+        if self._made and not any(folder.iterdir()):  # no rows were written
             folder.rmdir()
 
     def finished(self, experiment: Experiment) -> Result | None:
@@ -87,7 +87,7 @@ class ResultsFile:
         return row if row.code == code_of(experiment) else None
 
     def add(self, result: Result) -> None:
-        """Take a row in, and write when the last write is long enough ago."""
+        """Add a row, and write the file if the last write is long enough ago."""
         self.rows[result.id] = result
         self._unwritten = True
         ended, took = self._written
@@ -169,9 +169,9 @@ def _pyarrow() -> tuple[Any, Any]:
 
 
 def _lock(file: Any) -> None:
-    """Hold a file against other processes until it is closed; the system lets go of it when a process dies."""
+    """Lock a file against other processes until it is closed; the system releases it when a process dies."""
     try:
         import fcntl
-    except ImportError:  # not on Windows: there two runs into one folder are the user's care
+    except ImportError:  # not on Windows, where the user has to avoid two runs into one folder
         return
     fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

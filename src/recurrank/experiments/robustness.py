@@ -3,7 +3,7 @@
 Dense ones have items on all sides, a few of them good; orthogonal ones have no features to learn from, every item is a
 dimension of its own. A *leader* hides the rest; *tied* leaders take long to tell apart; in a *chain* every item is a little
 worse than the one before; *steep* examination leaves nearly all to the first position; under *set*-dependent examination what
-is seen depends on what stands above it, and not by the cascade model; at *low* attraction there is little to see.
+is seen depends on what stands above it, and not by the cascade model; at *low* attraction there are few clicks to learn from.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Run experiments: in processes of this machine or on a Dask cluster, going on from what is finished.
+"""Run experiments, in processes of this machine or on a Dask cluster; finished ones are not run again.
 
-An engine only carries experiments to :func:`~recurrank.experiments.experiment.run_one` and brings rows back as they come;
+An engine only sends experiments to :func:`~recurrank.experiments.experiment.run_one` and returns rows as they arrive;
 which engine, how many processes and which order make no difference to a row.
 """
 
@@ -61,9 +61,7 @@ def run(
 
 
 def _long_ones_first(experiments: list[Experiment]) -> list[Experiment]:
-    """By the horizon, so that no process is left with a long one; the first run of each kind before the second, since
-    it compiles.
-    """
+    """Longest horizon first, so that no process is left with a long one; first runs before second ones, since they compile."""
     return sorted(experiments, key=lambda e: (e.run > 0, -e.environment.rounds, e.run))
 
 
@@ -86,14 +84,14 @@ def _local(experiments: list[Experiment], jobs: int) -> Iterator[Result]:
         return
     # one experiment at a time to each process: they are long, and of different lengths
     parallel = Parallel(n_jobs=processes, batch_size=1, pre_dispatch="2*n_jobs", return_as="generator_unordered")
-    with _ignoring_interrupts():  # the processes inherit it: Ctrl-C is for this one, which then ends them
+    with _ignoring_interrupts():  # inherited by the processes: Ctrl-C is handled by this one, which then ends them
         rows = parallel(delayed(run_one)(experiment) for experiment in experiments)
     yield from rows
 
 
 @contextmanager
 def _ignoring_interrupts() -> Iterator[None]:
-    if threading.current_thread() is not threading.main_thread():  # only there can it be set
+    if threading.current_thread() is not threading.main_thread():  # signal handlers can be set only in the main thread
         yield
         return
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)

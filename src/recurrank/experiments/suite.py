@@ -1,4 +1,4 @@
-"""A suite: rankers in environments, and a report. Running it gives in Python what the command of the same name gives."""
+"""A suite: rankers in environments, and a report. Running it in Python does what the command of the same name does."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ class Suite:
         """Run what is not finished, and write the report.
 
         Args:
-            out: a folder for results, report and figures; a stopped run goes on from what is there.
+            out: a folder for results, report and figures; a stopped run continues from the finished rows.
             jobs: processes on this machine; -1 means one per core.
             engine: ``"local"``, or ``"dask:ADDRESS"`` of a Dask scheduler.
             bound: whether the figures show Theorem 1's bound.

@@ -1,4 +1,4 @@
-"""What the runs say together: means, standard errors, curves, growth."""
+"""Summaries of the runs: means, standard errors, curves, growth."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def grouped(results: Iterable[Result]) -> dict[tuple[str, str], list[Result]]:
 
 
 def standard_error(values: Floats) -> float:
-    """Of the mean; 0 for a single value."""
+    """Standard error of the mean; 0 for a single value."""
     return float(values.std(ddof=1) / np.sqrt(len(values))) if len(values) > 1 else 0.0
 
 

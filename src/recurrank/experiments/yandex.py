@@ -1,4 +1,4 @@
-"""Rankers on click behaviour that was really seen: models fitted to the queries of a log.
+"""Rankers on observed click behaviour: models fitted to the queries of a log.
 
 The file is what ``recurrank fit --out`` wrote, or the published models of the Yandex log (``clicks/fitted.py``). Of
 each query the ten items with the largest attractions take part; queries with fewer are left out. There are no features, so

@@ -121,7 +121,7 @@ def read(
     """
     path = Path(path)
     if not path.is_file():
-        raise ValueError(f"{path}: there is no such file")
+        raise ValueError(f"{path}: no such file; give a LETOR file")
     source = f"{path.name} {fingerprint(path)}"
     if map is None:
         parts = list(read_parts(path, normalise, progress))

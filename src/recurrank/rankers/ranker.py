@@ -8,7 +8,7 @@ A ranking algorithm is one file with
     a Ranker subclass     with ``plan``, ordinary Python, which makes that decision.
 
 The simulator and the service run the compiled functions many rounds at a time (:meth:`Ranker.advance`); :meth:`Ranker.rank` and
-:meth:`Ranker.learn` call the very same functions one round at a time. Whether a decision is due concerns nobody else.
+:meth:`Ranker.learn` call the very same functions one round at a time. Only this class knows whether a decision is due.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Buffer(NamedTuple):
 
 
 class Feedback(NamedTuple):
-    """What became of the explored places of all slates answered so far.
+    """What became of the explored positions of all slates answered so far.
 
     ``learned`` counted; ``surplus`` came after enough had; ``late`` came after their block had closed.
     """
@@ -88,12 +88,12 @@ class Ranker:
     compiled_rank: ClassVar[Callable[..., Any]]
     compiled_learn: ClassVar[Callable[..., Any]]
     compiled_served: ClassVar[Callable[..., Any] | None] = None
-    """served(state, slate): what it does to the state that a copy has served this slate. By default the ranker ranks again: it
-    keeps the lists of some algorithms in order, and takes them a microsecond or so."""
+    """served(state, slate): updates the state for a slate that a copy has served. By default the ranker ranks again, which
+    keeps the lists of some algorithms in order and takes about a microsecond."""
     counted_in_0_1_0: ClassVar[bool] = False
-    """Whether that was so in version 0.1.0, too (``rules`` 1), where all others ranked again."""
+    """Whether version 0.1.0 (``rules`` 1) used it, too; there all other algorithms ranked again."""
     compiled_drop: ClassVar[Callable[..., Any] | None] = None
-    """drop(state, slate): what it does that a slate's answer will not come. By default nothing."""
+    """drop(state, slate): updates the state for a slate that will never be answered. By default it does nothing."""
     compiled: ClassVar[bool] = True
     """Whether numba compiled these functions; those of a plain Python class (``plain.py``) run in interpreted loops."""
     not_served: ClassVar[str] = ""
@@ -133,7 +133,7 @@ class Ranker:
 
     @functools.cached_property
     def identity(self) -> str:
-        """Whose slates it takes."""
+        """The identity that its slates carry."""
         return self._identify()
 
     def rank(self) -> Slate:
@@ -193,12 +193,12 @@ class Ranker:
         return share, np.sqrt(np.maximum(share * (1 - share), 1 / draws) / draws)
 
     def drop(self, slate: Slate) -> None:
-        """Say that a slate's answer will never come, so that what it explored is asked for again at once."""
+        """Say that a slate will never be answered, so that what it explored is tried again at once."""
         self._belongs(slate, self.served)
         drop(self.state, Buffer(slate.items, slate.marks))
 
     def adopt(self, slate: Slate) -> None:
-        """Count a slate as served that a copy of this ranker has ranked, so that its answer can be learned here.
+        """Register a slate that a copy of this ranker has ranked, so that its answer can be learned here.
 
         Copies (:meth:`copy`, or ``load(ranker.save(), features)`` in another process) may rank while this one learns.
         """
@@ -208,7 +208,7 @@ class Ranker:
         self.served += 1
 
     def follow(self, rules: int) -> None:
-        """Decide as rankers of that time did: logs must fold to the states that they had. ``RULES`` are those of now."""
+        """Decide as an older version did, so that its logs fold to the same states. ``RULES`` is the present version."""
         self.rules = rules
 
     def plan(self) -> None:
@@ -253,7 +253,7 @@ class Ranker:
     def copy(self, seed: Seed = None, *, into: Self | None = None) -> Self:
         """Another ranker that has learned the same, and takes this one's slates as well as its own.
 
-        It shares the catalogue and all that never changes, so that it costs no more than copying the rest.
+        It shares the catalogue and everything that never changes, and copies only the rest.
 
         Args:
             seed: of its random choices from here on; by default they are the ones that this ranker would make.
@@ -313,7 +313,7 @@ class Ranker:
             raise ValueError("slate: it was served by another ranker; give it to the one whose rank() returned it")
 
     def _identify(self) -> str:
-        """A name that only rankers share that were made in the same way: from these options, this seed and this catalogue."""
+        """An identity shared only by rankers made in the same way: from the same options, seed and catalogue."""
         features, seed = self.catalogue.features, self._sequence
         some = np.ascontiguousarray(features[:: max(1, len(features) // 1000)])
         made_of = (self.name, features.shape, self.positions, self.rounds, self._options, seed.entropy, seed.spawn_key)
@@ -349,7 +349,7 @@ def unflatten(like: Any, shared: tuple[str, ...], arrays: dict[str, np.ndarray[A
             if isinstance(part, tuple):
                 parts.append(unflatten(part, shared, arrays, path))
             else:
-                parts.append(arrays[path].astype(part.dtype, copy=False))  # counts had 64 bits once
+                parts.append(arrays[path].astype(part.dtype, copy=False))  # counts had 64 bits in older versions
     return kind(*parts)
 
 
@@ -372,7 +372,7 @@ def copied(state: Any, shared: tuple[str, ...], into: Any = None) -> Any:
 
 @hot
 def nothing_served(state: Any, slate: Buffer) -> None:
-    """For algorithms to which it is all the same how many slates were served."""
+    """For algorithms whose state does not depend on the slates served."""
 
 
 _compiled: dict[type[Any], type[Ranker]] = {}
@@ -432,7 +432,7 @@ def draw(state: Any, rng: np.random.Generator, slate: Buffer, before: Floats, ma
 
 
 def served(state: Any, rng: np.random.Generator, slate: Buffer, rules: int) -> None:
-    """What it does to this state that a copy has served a slate (which it may overwrite)."""
+    """Update this state for a slate that a copy has served (the slate may be overwritten)."""
     kind = _compiled[type(state)]
     if kind.compiled_served is None or (rules == 1 and not kind.counted_in_0_1_0):
         kind.compiled_rank(state, rng, slate)
@@ -441,7 +441,7 @@ def served(state: Any, rng: np.random.Generator, slate: Buffer, rules: int) -> N
 
 
 def drop(state: Any, slate: Buffer) -> None:
-    """What losing a slate's answer does to this state."""
+    """Update this state for a slate that will never be answered."""
     own = _compiled[type(state)].compiled_drop
     if own is not None:
         own(state, slate)

@@ -234,7 +234,7 @@ class RequestRanker(Ranker):
         self._settle()
 
     def adopt(self, slate: Slate) -> None:
-        """Count a slate as served that a copy of this ranker has ranked."""
+        """Register a slate that a copy of this ranker has ranked."""
         if not isinstance(slate, RequestSlate):
             return super().adopt(slate)
         self._belongs(slate, slate.number + 1)

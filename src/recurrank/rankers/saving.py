@@ -55,7 +55,7 @@ def save(ranker: Ranker) -> bytes:
 def load(blob: bytes, features: ArrayLike | Catalogue | None = None) -> Ranker:
     """The ranker that was saved, on the same catalogue (None for one without).
 
-    Raises ValueError for bytes that are no saved ranker, truncated, altered or of a newer version, and for another
+    Raises ValueError for bytes that are not a saved ranker, truncated, altered or of a newer version, and for another
     catalogue than the one that the ranker learned on.
     """
     if not isinstance(blob, bytes | bytearray | memoryview):
@@ -84,7 +84,7 @@ def load(blob: bytes, features: ArrayLike | Catalogue | None = None) -> Ranker:
 
 def _open(blob: bytes) -> tuple[dict[str, Any], memoryview]:
     if not blob.startswith(MAGIC):
-        raise ValueError("saved ranker: these bytes are not one; give what save() returned")
+        raise ValueError("saved ranker: these bytes are not a saved ranker; give what save() returned")
     if len(blob) < _HEAD + _DIGEST:
         raise ValueError("saved ranker: truncated; give all that save() returned")
     version = int.from_bytes(blob[len(MAGIC) : len(MAGIC) + 2], "big")

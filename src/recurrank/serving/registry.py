@@ -24,7 +24,7 @@ log = structlog.get_logger("recurrank.service")
 
 
 class NotFound(ValueError):
-    """There is no ranker of that name."""
+    """No ranker has that name."""
 
 
 class Conflict(ValueError):
@@ -78,7 +78,7 @@ class Registry:
             self.check_started()
             if name in self.broken:
                 raise Unavailable(f"ranker {name!r}: {self.broken[name]}; see `recurrank log verify`")
-            raise NotFound(f"name: there is no ranker called {name!r}")
+            raise NotFound(f"name: unknown ranker {name!r}")
         return hosted
 
     def sound(self, name: str) -> HostedRanker:
@@ -138,7 +138,7 @@ class Registry:
             existed = self._store.delete(name)
             self._remove(name)
             if not existed:
-                raise NotFound(f"name: there is no ranker called {name!r}")
+                raise NotFound(f"name: unknown ranker {name!r}")
 
     def synchronise(self, stopping: threading.Event) -> None:
         """Open rankers that are in the store and not here, forget those that are here and not there."""

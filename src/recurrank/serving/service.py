@@ -234,7 +234,7 @@ class Service:
         """The event of a change; 0 where another change came first."""
         [done] = self._committer.submit([Change(hosted.stored.number, kind, payload, after)])
         if done.gone:
-            raise NotFound(f"name: there is no ranker called {hosted.stored.name!r}")
+            raise NotFound(f"name: unknown ranker {hosted.stored.name!r}")
         return int(done.seq)
 
     def feedback(self, reports: Sequence[Report]) -> list[str]:
@@ -305,7 +305,7 @@ class Service:
     ) -> Ranked:
         if payload is None:
             if self.registry.find(hosted.stored.name) is not hosted:
-                raise NotFound(f"name: there is no ranker called {hosted.stored.name!r}")
+                raise NotFound(f"name: unknown ranker {hosted.stored.name!r}")
             raise Conflict(f"slate: {operation.slate!r} is a slate of another ranker; choose another id")
         chances = unpack_chances(payload, hosted.spec.positions) if propensity else ()
         return Ranked(operation.slate, names_in(payload, hosted.spec.positions, hosted.ids), drawn.version, *chances)

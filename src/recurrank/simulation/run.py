@@ -26,7 +26,7 @@ class Run(NamedTuple):
         regret: expected clicks of the best ranking less those of what was shown, summed up to each checkpoint.
         clicks: clicks seen up to each checkpoint.
         seconds: time of the rounds and decisions, without compilation.
-        optimum: "exact" when regret is against the best ranking there is; "best found" when nobody knows (it may be negative).
+        optimum: "exact" when regret is against a best ranking; "best found" when that is not certain (it may be negative).
 
     """
 
@@ -69,8 +69,8 @@ def simulate(
 ) -> Run:
     """Let ``ranker`` rank and learn for ``rounds`` rounds of users who click as ``model`` says.
 
-    The ranker goes on from where it is, and is changed. The same ranker, model and seed give the same result; the same
-    ranker again meets new users, also with the same seed.
+    The ranker continues from its present state, and is changed. The same ranker, model and seed give the same result; calling
+    again with the same ranker simulates new users, also with the same seed.
 
     Args:
         ranker: what ranks.

@@ -1,4 +1,4 @@
-"""The proof, watched at work: a simulation that checks Lemmas 1 to 5 on every block and splits the regret as the proof does.
+"""A monitor of the proof: a simulation that checks Lemmas 1 to 5 on every block and splits the regret as the proof does.
 
 | paper | code |
 |---|---|
@@ -32,7 +32,7 @@ ROUNDING = 1e-12
 
 
 class Verdict(NamedTuple):
-    """What the proof says of one finished block, and whether it was so."""
+    """What the proof claims about one finished block, and whether it held."""
 
     block: int
     phase: int
@@ -104,7 +104,7 @@ def watch(ranker: RecurRank, model: ClickModel, theta: ArrayLike, rounds: int, s
 
 
 class Certificates(NamedTuple):
-    """What Balanced was sure of: items dropped and blocks cut, and how many of these were wrong."""
+    """Balanced's certified decisions: items dropped and blocks cut, and how many of these were wrong."""
 
     certified: int
     wrong: int

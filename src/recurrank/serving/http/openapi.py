@@ -67,7 +67,7 @@ _REFUSALS = {
     400: "positions: 9 positions for 4 items; give at most as many positions as items",
     401: "authorization: give a key, as in 'Authorization: Bearer rk_...'",
     403: "authorization: this key may not do that; it needs the role admin",
-    404: "name: there is no ranker called 'films'",
+    404: "name: unknown ranker 'films'",
     408: "body: not here after 20 seconds",
     409: "ranker: 'films' exists with other settings",
     413: "body: at most 16,777,216 bytes are taken",
