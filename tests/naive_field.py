@@ -397,3 +397,46 @@ class Rank1ElimKL(Rank1Elim):
 
 
 TWINS |= {"rank1-elim": Rank1Elim, "rank1-elim-kl": Rank1ElimKL}
+
+
+class RankedZooming:
+    """A zooming bandit per position: before each choice everything is checked for cover."""
+
+    def __init__(self, features, positions, rounds, rng, *, exploration=4.0, lipschitz=1.0):
+        X = np.asarray(features, float)
+        self.D = lipschitz * np.sqrt(((X[:, None] - X[None]) ** 2).sum(-1)) / np.sqrt((X**2).sum(1)).max()
+        self.L, self.K, self.c = len(X), positions, exploration * math.log(rounds)
+        self.active = [[] for _ in range(self.K)]
+        self.n, self.s = np.zeros((self.K, self.L), int), np.zeros((self.K, self.L), int)
+
+    def radius(self, k, x):
+        return math.sqrt(self.c / (1 + self.n[k, x]))
+
+    def choose(self, k, allowed):
+        candidates = [x for x in self.active[k] if x in allowed]
+        if not candidates:
+            return min(allowed)
+        index = {x: (self.s[k, x] / self.n[k, x] if self.n[k, x] else 0.0) + 2 * self.radius(k, x) for x in candidates}
+        return min(candidates, key=lambda x: (-index[x], x))
+
+    def rank(self):
+        self.chosen, slate, left = [], [], set(range(self.L))
+        for k in range(self.K):
+            covered = np.zeros(self.L, bool)
+            for x in self.active[k]:
+                covered |= self.D[x] <= self.radius(k, x)
+            while not covered.all():
+                self.active[k].append(int(np.argmin(covered)))
+                covered |= self.D[self.active[k][-1]] <= self.radius(k, self.active[k][-1])
+            self.chosen.append(self.choose(k, set(range(self.L))))
+            slate.append(self.chosen[k] if self.chosen[k] in left else self.choose(k, left))
+            left.discard(slate[k])
+        return slate
+
+    def learn(self, items, clicks):
+        for k, x in enumerate(self.chosen):
+            self.n[k, x] += 1
+            self.s[k, x] += int(clicks[k] and items[k] == x)
+
+
+TWINS["ranked-zooming"] = RankedZooming

@@ -48,6 +48,7 @@ LOOSE_AND_TIGHT = {
         {"exploration": 0.1},
     ],
     "vac2-ucb": [{}, {"delta": 0.9, "ridge": 0.5}],
+    "ranked-zooming": [{"exploration": 0.05}, {"exploration": 0.02, "lipschitz": 2.0}, {}, {"exploration": 0.2}],
     "toprank": [{}, {"delta": 1.0}, {"delta": 0.5}, {"delta": 0.1}],
 }
 
@@ -115,7 +116,7 @@ def test_toprank_meets_again():
 def test_same_slates(name, number):
     features, positions, model, options = setting(name, number)
     rounds = 300 if number % 4 else 1000
-    if name in ("anchored", "pb-mhb"):
+    if name in ("anchored", "pb-mhb", "ranked-zooming"):
         rounds //= 3  # its twin takes long, and every branch is taken early
     if name in ("bubblerank", "rank1-elim", "rank1-elim-kl"):
         rounds *= 3

@@ -35,6 +35,7 @@ from recurrank.rankers.plain import plain
 from recurrank.rankers.rank1_elim import Rank1Elim as Rank1Elim
 from recurrank.rankers.rank1_elim import Rank1ElimKL as Rank1ElimKL
 from recurrank.rankers.ranked_bandits import RankedBandits as RankedBandits
+from recurrank.rankers.ranked_zooming import RankedZooming as RankedZooming
 from recurrank.rankers.ranker import Ranker, Seed, registered
 from recurrank.rankers.recurrank import RecurRank as RecurRank
 from recurrank.rankers.saving import load
