@@ -5,6 +5,7 @@ A twin has ``rank() -> list of items`` and ``learn(items, clicks)``, and draws f
 
 from __future__ import annotations
 
+import functools
 import math
 
 import numpy as np
@@ -27,15 +28,16 @@ def kl(p, q):
     return total
 
 
+@functools.lru_cache(10_000)
 def kl_ucb(p, level):
-    """Max { q : kl(p, q) <= level }, by bisection."""
-    low, high = p, 1.0
-    for _ in range(200):
-        middle = (low + high) / 2
+    """Max { q : kl(p, q) <= level }, by bisection down to neighbouring numbers."""
+    low, high, middle = p, 1.0, (p + 1.0) / 2
+    while low < middle < high:
         if kl(p, middle) <= level:
             low = middle
         else:
             high = middle
+        middle = (low + high) / 2
     return low
 
 
