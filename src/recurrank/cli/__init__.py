@@ -17,6 +17,7 @@ COMMANDS = {
     "paper": "Repeat the paper's experiments, its numbers beside ours.",
     "compare": "Several rankers on one problem, your own or a synthetic one.",
     "suite": "Rankers in environments that are hard in different ways.",
+    "field": "Every ranker on every kind of problem: the benchmark of the field.",
     "simulate": "One ranker against simulated users: regret and clicks.",
     "trace": "Draw how RecurRank split its positions (the paper's Figure 1).",
     "movielens": "Features and theta from your copy of MovieLens.",

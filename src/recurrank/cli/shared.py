@@ -44,9 +44,9 @@ def options_of(function: Callable[..., Any]) -> Callable[..., Callable[[F], F]]:
     """``click.option`` for the parameters of a function, with the defaults that they have there."""
     parameters = inspect.signature(function).parameters
 
-    def option(name: str, **described: Any) -> Callable[[F], F]:
+    def option(name: str, *called: str, **described: Any) -> Callable[[F], F]:
         default = parameters[name.removeprefix("--").replace("-", "_")].default
-        return click.option(name, default=default, show_default=default not in (None, False), **described)
+        return click.option(name, *called, default=default, show_default=default not in (None, False), **described)
 
     return option
 

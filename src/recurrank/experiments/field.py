@@ -1,0 +1,290 @@
+"""The benchmark of the field: everything that is registered, on every kind of problem that there is, in one call.
+
+A *family* is a suite whose rankers meet the same kind of problem:
+
+| family | problems | rankers |
+|---|---|---|
+| ``paper`` | the paper's three | all that rank a catalogue |
+| ``robustness`` | the robustness suite | the same |
+| ``queries`` | ten documents without features, under click models fitted to a log, or with textbook parameters | the same |
+| ``requests`` | the requests suite | those that take requests |
+| ``documents`` | LETOR files, where they are given | those that take queries |
+
+Each family has a folder with its rows, so that a stopped benchmark goes on, and a report with curves. A ranker of a
+user's own takes part by being registered.
+"""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+
+from recurrank._arrays import as_count
+from recurrank.experiments import paper, queries, requests, robustness, yandex
+from recurrank.experiments.comparison import Comparison
+from recurrank.experiments.experiment import CatalogueSource, Environment, Result, Setting, split_names
+from recurrank.experiments.figures import pretty
+from recurrank.experiments.ranks import Ranks, draw_ranks, mean_ranks
+from recurrank.experiments.report import Report, number, write_text
+from recurrank.experiments.suite import Suite
+from recurrank.experiments.summary import standard_error
+from recurrank.rankers.contextual import BASELINES
+from recurrank.seeds import stream
+
+FAMILIES = ("paper", "robustness", "queries", "requests", "documents")
+LEFT_OUT = ("oracle",)
+"""It is told the truth, and loses nothing."""
+PRESETS = {"PBM": "position-based", "CM": "cascade", "DCM": "dependent-click", "DBN": "dynamic-bayesian"}
+PRESETS |= {"CCM": "click-chain", "UBM": "user-browsing"}
+QUICK_ROUNDS = 1000
+QUICK = {
+    "robustness": "orthogonal,leader,chain-dependent",
+    "queries": "PBM,CM,DBN",
+    "requests": "position,cascade",
+}
+"""Environments of the quick benchmark, where these are not all."""
+
+
+class Family(NamedTuple):
+    """Rankers on one kind of problem."""
+
+    name: str
+    title: str
+    suite: Suite
+
+
+class FieldRow(NamedTuple):
+    """A ranker within a family.
+
+    Attributes:
+        lost_mean: clicks lost per 1,000 rounds, mean over environments and runs; in ``documents``, 100 (1 - NDCG@10).
+        lost_se: its standard error over the runs.
+        rank: the mean rank over all problems, 1 for the best.
+        seconds: of a run, mean over environments.
+        rounds_per_second: over all runs.
+
+    """
+
+    family: str
+    ranker: str
+    lost_mean: float
+    lost_se: float
+    rank: float
+    seconds: float
+    rounds_per_second: float
+
+
+@dataclass(frozen=True)
+class Presets(CatalogueSource):
+    """Ten documents without features, under a click model with textbook parameters; new attractions each run."""
+
+    clicks: str
+    units: ClassVar[None] = None
+
+    @property
+    def data(self) -> str:
+        return "synthetic"
+
+    def setting(self, run: int, seed: np.random.SeedSequence, positions: int) -> Setting:
+        import recurrank as rr
+
+        attraction = stream(seed, "problem").uniform(0.02, 0.6, yandex.ITEMS)
+        return Setting(np.eye(yandex.ITEMS), rr.clicks.make(self.clicks, attraction, positions))
+
+
+def families(
+    quick: bool = False,
+    families: str | None = None,
+    rankers: str | None = None,
+    runs: int | None = None,
+    log: str | Path | None = None,
+    train: str | Path | None = None,
+    test: str | Path | None = None,
+) -> list[Family]:
+    """What the benchmark runs.
+
+    Args:
+        quick: few and short runs, to see that everything works and what the tables look like.
+        families: which, separated by commas; by default all.
+        rankers: which, separated by commas; by default all that there are. Each runs in the families that it can take part in.
+        runs: of each ranker in each environment; by default 5, and 2 of the quick benchmark.
+        log: a log that click models are fitted to, or a ``.json`` file of fitted ones.
+        train: a LETOR file, for the family ``documents``.
+        test: the LETOR file that NDCG is measured on.
+
+    Raises ValueError, in one line, for a family or ranker that does not exist.
+
+    """
+    wanted = list(FAMILIES) if families is None else split_names(families)
+    for name in wanted:
+        if name not in FAMILIES:
+            raise ValueError(f"families: {name!r} is unknown; choose from {', '.join(FAMILIES)}")
+    if test is not None and train is None:
+        raise ValueError("test: train is not given; give both LETOR files, or none")
+    count = (2 if quick else 5) if runs is None else as_count("runs", runs)
+    asked = None if rankers is None else split_names(rankers)
+    _known(asked)
+    found: list[Family] = []
+    for name in wanted:
+        labels = candidates(name) if asked is None else _of(asked, name)
+        if labels and (name != "documents" or train is not None):
+            found.append(_FAMILY[name](labels, count, quick, log=log, train=train, test=test))
+    if not found:
+        raise ValueError("families: nothing to run; choose families that these rankers take part in")
+    return found
+
+
+def candidates(family: str) -> list[str]:
+    """Every ranker that takes part in a family, by name."""
+    from recurrank.rankers.ranker import registered
+
+    if family == "requests":
+        return [name for name in requests.KINDS if name != "told"]
+    if family == "documents":
+        return [name for name in queries.kinds() if name not in BASELINES]
+    return [name for name in sorted(registered()) if name not in LEFT_OUT]
+
+
+def _of(asked: list[str], family: str) -> list[str]:
+    return [label for label in asked if label.partition(":")[0] in candidates(family)]
+
+
+def _known(asked: list[str] | None) -> None:
+    everything = sorted({name for family in FAMILIES for name in candidates(family)})
+    for label in asked or ():
+        if label.partition(":")[0] not in everything:
+            raise ValueError(f"rankers: {label!r} is unknown; choose from {', '.join(everything)}")
+
+
+def _paper(labels: list[str], runs: int, quick: bool, **_: Any) -> Family:
+    suite = paper.suite(rankers=",".join(labels), runs=runs)
+    return Family("paper", "The paper's three problems", _shortened(suite, quick))
+
+
+def _robustness(labels: list[str], runs: int, quick: bool, **_: Any) -> Family:
+    suite = robustness.suite(",".join(labels), QUICK["robustness"] if quick else None, runs)
+    return Family("robustness", "The robustness suite", _shortened(suite, quick))
+
+
+def _queries(labels: list[str], runs: int, quick: bool, log: str | Path | None = None, **_: Any) -> Family:
+    known = fitted(Path(log)) if log is not None else _presets()
+    some = [name for name in known if not quick or log is not None or name in split_names(QUICK["queries"])]
+    title = f"Queries of {Path(log).name}" if log is not None else "Queries without features, textbook click models"
+    units = [known[name].source.units for name in some]
+    most = min([runs, *(unit for unit in units if unit is not None)])
+    suite = Suite([known[name] for name in some], labels, Report(title, ""), runs=most, name="field-queries")
+    return Family("queries", title, _shortened(suite, quick))
+
+
+def _requests(labels: list[str], runs: int, quick: bool, **_: Any) -> Family:
+    suite = requests.suite(",".join(labels), QUICK["requests"] if quick else None, runs)
+    return Family("requests", "Every visitor's own candidates", _shortened(suite, quick))
+
+
+def _documents(labels: list[str], runs: int, quick: bool, train: Any = None, test: Any = None, **_: Any) -> Family:
+    users, impressions = ("perfect", QUICK_ROUNDS) if quick else (queries.USERS, 10_000)
+    suite = queries.suite(train, test, ",".join(labels), users, impressions, runs)
+    return Family("documents", "Documents of judged queries", suite)
+
+
+_FAMILY: dict[str, Callable[..., Family]] = {
+    "paper": _paper,
+    "robustness": _robustness,
+    "queries": _queries,
+    "requests": _requests,
+    "documents": _documents,
+}
+
+
+def _presets() -> dict[str, Environment]:
+    return {
+        name: Environment(name, Presets(clicks), yandex.ITEMS, yandex.ITEMS, yandex.POSITIONS, yandex.ROUNDS)
+        for name, clicks in PRESETS.items()
+    }
+
+
+def fitted(path: Path) -> dict[str, Environment]:
+    """Environments of click models: those in a ``.json`` file, or fitted to a log now."""
+    if path.suffix == ".json":
+        return yandex.environments(path)
+    import tempfile
+
+    from recurrank.logs.fit.report import fit
+
+    with tempfile.TemporaryDirectory() as folder:
+        models = Path(folder) / "fitted.json"
+        fit(path).save(models)
+        return yandex.environments(models)
+
+
+def _shortened(suite: Suite, quick: bool) -> Suite:
+    if quick:
+        short = [
+            replace(one, environment=replace(one.environment, rounds=min(QUICK_ROUNDS, one.environment.rounds)))
+            for one in suite.experiments
+        ]
+        object.__setattr__(suite, "experiments", short)
+    return suite
+
+
+def losses(family: str, results: Iterable[Result]) -> dict[tuple[str, int, str], float]:
+    """What each ranker lost, by environment, run and ranker."""
+    if family == "documents":
+        return {(one.environment, one.run, one.ranker): 100 * (1 - one.measures["ndcg"][-1]) for one in results}
+    return {(one.environment, one.run, one.ranker): 1000 * float(one.regret[-1]) / one.rounds for one in results}
+
+
+def ranks_of(family: str, results: list[Result]) -> Ranks:
+    """Mean ranks over all environments and runs."""
+    lost = losses(family, results)
+    names, blocks = list(dict.fromkeys(key[2] for key in lost)), list(dict.fromkeys(key[:2] for key in lost))
+    return mean_ranks(names, [[lost[(*block, name)] for name in names] for block in blocks])
+
+
+def field_rows(family: str, results: list[Result]) -> list[FieldRow]:
+    """One row per ranker, the best mean rank first."""
+    ranked, lost, rows = ranks_of(family, results), losses(family, results), []
+    for name, rank in zip(ranked.names, ranked.ranks, strict=True):
+        own = [one for one in results if one.ranker == name]
+        by_run = [
+            float(np.mean([lost[one.environment, one.run, name] for one in own if one.run == run]))
+            for run in sorted({one.run for one in own})
+        ]
+        seconds, rounds = sum(one.seconds for one in own), sum(one.rounds for one in own)
+        speed = rounds / max(seconds, 1e-9)
+        mean, error = float(np.mean(by_run)), standard_error(np.array(by_run))
+        rows.append(FieldRow(family, name, mean, error, float(rank), seconds / len(own), speed))
+    return rows
+
+
+def write_field(out: Path, found: dict[str, Comparison], titles: dict[str, str], command: str = "") -> None:
+    """The page over all families: tables, critical-difference diagrams, and links to the families' reports."""
+    sections = []
+    for name, comparison in found.items():
+        ranked = ranks_of(name, comparison.results)
+        draw_ranks(ranked, out / f"ranks-{name}.png", out / f"ranks-{name}.pdf")
+        rows = field_rows(name, comparison.results)
+        lost = "100 (1 - NDCG@10)" if name == "documents" else "clicks lost per 1,000 rounds"
+        heads = ("ranker", lost, "s.e.", "mean rank", "seconds per run", "rounds per second")
+        body = "".join(
+            f"<tr><th scope=row>{html.escape(pretty(row.ranker))}</th><td>{number(row.lost_mean)}</td>"
+            f"<td>{number(row.lost_se)}</td><td>{row.rank:.2f}</td><td>{row.seconds:.2f}</td><td>{row.rounds_per_second:,.0f}</td></tr>"
+            for row in rows
+        )
+        test = "" if np.isnan(ranked.p) else f" Friedman's test that all are alike: p = {ranked.p:.2g}."
+        head = "".join(f"<th>{one}</th>" for one in heads)
+        sections.append(
+            f"<h2 id={name}>{html.escape(titles[name])}</h2><table><tr>{head}</tr>{body}</table>"
+            f'<p>{ranked.blocks} problems.{test} <a href="{name}/report.html">Curves and every environment</a></p>'
+            f'<img src="ranks-{name}.png" alt="Critical-difference diagram, {name}" width=760>'
+        )
+    style = "body{font:15px/1.5 system-ui;max-width:60rem;margin:2rem auto;padding:0 1rem}"
+    style += "td{text-align:right}th{text-align:left}td,th{padding:.15rem .7rem}"
+    page = f"<!doctype html><html lang=en><meta charset=utf-8><title>The field</title><style>{style}</style><h1>The field</h1>"
+    page += f"<p><code>{html.escape(command)}</code></p>" if command else ""
+    write_text(out / "field.html", page + "".join(sections) + "</html>\n")

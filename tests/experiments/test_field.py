@@ -1,0 +1,122 @@
+"""Mean ranks, critical differences, and the benchmark of the field."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+from scipy.stats import rankdata
+
+from recurrank.cli import group, main
+from recurrank.experiments import field
+from recurrank.experiments.ranks import Ranks, draw_ranks, mean_ranks
+
+
+def test_ranks_of_a_published_example():
+    """Demsar 2006: q is 2.569 for 4 rankers, and with 14 data sets the critical difference is 1.25."""
+    losses = np.random.default_rng(0).random((14, 4))
+    found = mean_ranks(list("abcd"), losses)
+    assert found.difference == pytest.approx(2.569 * np.sqrt(4 * 5 / (6 * 14)), rel=1e-3)
+    assert round(found.difference, 2) == 1.25
+    assert sorted(found.ranks) == found.ranks.tolist()
+    expected = rankdata(losses, axis=1).mean(axis=0)
+    assert dict(zip(found.names, found.ranks, strict=True)) == pytest.approx(dict(zip("abcd", expected, strict=True)))
+
+
+def test_equal_rankers_are_rarely_told_apart():
+    """Nemenyi's test over 10 equal rankers and 20 blocks errs in at most 5 % of cases: 200 cases, three standard errors."""
+    rng = np.random.default_rng(1)
+    found = [mean_ranks([str(i) for i in range(10)], rng.random((20, 10))) for _ in range(200)]
+    apart = sum(np.ptp(one.ranks) > one.difference for one in found)
+    assert apart <= 0.05 * 200 + 3 * np.sqrt(0.05 * 0.95 * 200)
+
+
+def test_groups_are_the_longest_ones():
+    found = Ranks(list("abcde"), np.array([1.0, 1.5, 2.4, 4.0, 4.2]), 1.0, 0.01, 9)
+    assert found.groups() == [(0, 1), (1, 2), (3, 4)]
+    assert found._replace(difference=np.inf).groups() == [(0, 4)]
+    assert found._replace(difference=0.1).groups() == []
+
+
+def test_a_single_block_tells_nothing(tmp_path):
+    found = mean_ranks(["random", "oracle"], [[2.0, 1.0]])
+    assert (found.names, found.difference) == (["oracle", "random"], np.inf)
+    assert np.isnan(found.p)
+    draw_ranks(found, tmp_path / "ranks.png", tmp_path / "ranks.pdf")
+    assert (tmp_path / "ranks.pdf").read_bytes().startswith(b"%PDF")
+
+
+@pytest.fixture(scope="module")
+def letor(tmp_path_factory):
+    rng, path = np.random.default_rng(0), tmp_path_factory.mktemp("letor") / "train.txt"
+    lines = [
+        f"{label} qid:{q} 1:{label + rng.normal():.3f} 2:{rng.normal():.3f}" for q in range(10) for label in (0, 0, 1, 2, 4)
+    ]
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+def test_tables_reports_and_going_on(tmp_path, letor):
+    arguments = [
+        "field",
+        "--quick",
+        "--families",
+        "queries,documents",
+        "--rankers",
+        "random,epsilon-greedy,pdgd",
+        "--jobs",
+        "1",
+    ]
+    arguments += ["--train", str(letor), "--out", str(tmp_path / "out")]
+    first = CliRunner().invoke(group, [*arguments, "--json"], catch_exceptions=False)
+    rows = json.loads(first.stdout)
+    assert [(row["family"], row["ranker"]) for row in rows] == [
+        ("queries", "epsilon-greedy"), ("queries", "random"), ("documents", "pdgd"),
+    ]  # fmt: skip
+    assert rows[0]["lost_mean"] < rows[1]["lost_mean"]
+    assert (rows[0]["rank"], rows[1]["rank"]) == (1, 2)
+    assert rows[0]["rounds_per_second"] == pytest.approx(1000 / rows[0]["seconds"])
+    page = (tmp_path / "out" / "field.html").read_text()
+    assert "EpsilonGreedy" in page
+    assert 'href="queries/report.html"' in page
+    for name in (
+        "ranks-queries.png",
+        "ranks-documents.pdf",
+        "queries/results.parquet",
+        "queries/reproduce.txt",
+        "documents/ndcg.png",
+    ):
+        assert (tmp_path / "out" / name).is_file(), name
+    again = CliRunner().invoke(group, arguments, catch_exceptions=False)
+    assert f"{rows[0]['seconds']:.2f}" in again.stdout  # the same times: nothing was run again
+
+
+def test_everything_registered_takes_part():
+    names = field.candidates("paper")
+    assert {"balanced", "toprank", "random"} <= set(names)
+    assert "oracle" not in names
+    assert field.candidates("documents")[:1] != []
+    quick = {family.name: family.suite for family in field.families(quick=True)}
+    assert list(quick) == ["paper", "robustness", "queries", "requests"]
+    assert {one.ranker for one in quick["robustness"].experiments} == set(names)
+    assert max(one.environment.rounds for suite in quick.values() for one in suite.experiments) == field.QUICK_ROUNDS
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--families", "moon"], "families: 'moon' is unknown"),
+        (["--rankers", "nobody"], "rankers: 'nobody' is unknown"),
+        (["--families", "documents"], "families: nothing to run"),
+        (["--test", "test.txt"], "test: train is not given"),
+        (["--runs", "0"], "runs: 0 is too small"),
+        (["--families", "documents", "--train", "nowhere.txt"], "nowhere.txt: there is no such file"),
+    ],
+)
+def test_bad_input_is_one_line(capsys, arguments, words):
+    with pytest.raises(SystemExit) as stop:
+        main(["field", *arguments])
+    assert stop.value.code == 2
+    assert words in capsys.readouterr().err
