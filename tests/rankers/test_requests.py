@@ -459,6 +459,19 @@ def test_rules_do_not_bias_what_is_learned(clicks):
     assert apart @ found.information @ apart < (D + 1) + 6 * np.sqrt(2 * (D + 1))
 
 
+def test_late_and_lost_answers_do_not_bias_what_is_learned(points):
+    """3,000 requests, answered in shuffled batches of 100 while a half is lost: theta within 6 deviations of chi-square."""
+    ranker, rng = made(), np.random.default_rng(7)
+    for _ in range(30):
+        slates = [ranker.rank(points[rng.permutation(30)[:12]]) for _ in range(100)]
+        answers = [clicks_on(slate, rng) for slate in slates]
+        for i in rng.permutation(100)[:50]:
+            ranker.learn(slates[i], answers[i])
+    found, apart = ranker._estimated, ranker._estimated.theta - np.array([0.3, 0.3, -0.2, 0.1])
+    assert apart @ found.information @ apart < (D + 1) + 6 * np.sqrt(2 * (D + 1))
+    assert int(ranker.state.clock[0]) == 1500
+
+
 @given(seed=st.integers(0, 10**6), count=st.integers(5, 40), ties=st.booleans())
 def test_leading_rows_are_those_of_a_sort(seed, count, ties):
     rng = np.random.default_rng(seed)

@@ -37,6 +37,9 @@ def attractions(products: Floats, link: str) -> Floats:
 class Requests:
     """A stream of requests. :meth:`world` makes what it draws from; every call makes the same."""
 
+    def __post_init__(self) -> None:
+        _checked(self)
+
     def world(self) -> World:
         """Items, attraction and groups."""
         raise NotImplementedError
@@ -54,6 +57,12 @@ def _checked(stream_: object) -> None:
         raise ValueError(f"candidates: {vars(stream_)['candidates']} is more than the {vars(stream_)['items']} items")
 
 
+def _one_group(features: Floats, attraction: Floats, candidates: int, contexts: Floats | None = None) -> World:
+    """Requests that draw from all items."""
+    start, size = np.zeros(1, np.int64), np.array([len(features)])
+    return World(features, attraction, candidates, start, size, contexts=np.zeros((0, 0)) if contexts is None else contexts)
+
+
 @dataclass(frozen=True)
 class Uniform(Requests):
     """Candidates drawn alike from all items.
@@ -68,13 +77,10 @@ class Uniform(Requests):
     seed: int = 0
     link: str = "linear"
 
-    def __post_init__(self) -> None:
-        _checked(self)
-
     def world(self) -> World:
         rng = stream(self.seed, "requests")
         v, u = _unit(rng.standard_normal((self.items, self.dim))), _unit(rng.standard_normal(self.dim))
-        return World(v, attractions(v @ u, self.link), self.candidates, np.zeros(1, np.int64), np.array([self.items]))
+        return _one_group(v, attractions(v @ u, self.link), self.candidates)
 
 
 @dataclass(frozen=True)
@@ -115,7 +121,7 @@ class Clusters(Requests):
     named: bool = False
 
     def __post_init__(self) -> None:
-        _checked(self)
+        super().__post_init__()
         if self.items % self.clusters or self.items // self.clusters < self.candidates:
             raise ValueError(
                 f"clusters: {self.items} items in {self.clusters} clusters do not give equal ones of at least {self.candidates}"
@@ -144,12 +150,9 @@ class Orthogonal(Requests):
     candidates: int = 20
     seed: int = 0
 
-    def __post_init__(self) -> None:
-        _checked(self)
-
     def world(self) -> World:
         attraction = stream(self.seed, "requests").uniform(0.05, 0.9, self.items)
-        return World(np.eye(self.items), attraction, self.candidates, np.zeros(1, np.int64), np.array([self.items]))
+        return _one_group(np.eye(self.items), attraction, self.candidates)
 
 
 @dataclass(frozen=True)
@@ -167,21 +170,11 @@ class Context(Requests):
     seed: int = 0
     link: str = "linear"
 
-    def __post_init__(self) -> None:
-        _checked(self)
-
     def world(self) -> World:
         rng = stream(self.seed, "requests")
         v, c = _unit(rng.standard_normal((self.items, self.dim))), _unit(rng.standard_normal((self.visitors, self.context)))
         taste = np.linalg.qr(rng.standard_normal((max(self.dim, self.context), self.context)))[0][: self.dim]
-        return World(
-            v,
-            attractions((v @ taste @ c.T).T, self.link),
-            self.candidates,
-            np.zeros(1, np.int64),
-            np.array([self.items]),
-            contexts=c,
-        )
+        return _one_group(v, attractions((v @ taste @ c.T).T, self.link), self.candidates, c)
 
 
 @dataclass(frozen=True, eq=False)
@@ -212,7 +205,7 @@ class Visitors(Requests):
         alpha = as_probabilities("attraction", self.attraction, shape=(len(c), len(x)))
         if as_count("candidates", self.candidates) > len(x):
             raise ValueError(f"candidates: {self.candidates} is more than the {len(x)} items")
-        return World(x, alpha, self.candidates, np.zeros(1, np.int64), np.array([len(x)]), contexts=c)
+        return _one_group(x, alpha, self.candidates, c)
 
 
 @dataclass(frozen=True)
@@ -250,7 +243,7 @@ class Churn(Requests):
     every: int = 10_000
 
     def __post_init__(self) -> None:
-        _checked(self)
+        super().__post_init__()
         if not 0 <= as_number("share", self.share) <= 1:
             raise ValueError(f"share: {self.share} is not a share; give a number from 0 to 1")
 
@@ -282,7 +275,7 @@ class Drift(Requests):
     every: int = 1000
 
     def __post_init__(self) -> None:
-        _checked(self)
+        super().__post_init__()
         as_number("angle", self.angle)
 
     def world(self) -> World:
