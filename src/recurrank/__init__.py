@@ -9,7 +9,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from recurrank import clicks, queries, rankers, requests, theory
+    from recurrank import clicks, queries, rankers, requests, rollout, theory
     from recurrank._compiled import hot
     from recurrank.catalogue import Catalogue
     from recurrank.client import AsyncClient, Client
@@ -60,7 +60,7 @@ _HOME = {
     "transform": "recurrank.problem",
     "volumetric_spanner": "recurrank.design.spanner",
 }
-_MODULES = ("clicks", "queries", "rankers", "requests", "theory")
+_MODULES = ("clicks", "queries", "rankers", "requests", "rollout", "theory")
 
 __all__ = [
     "Anchored",
@@ -89,6 +89,7 @@ __all__ = [
     "queries",
     "rankers",
     "requests",
+    "rollout",
     "simulate",
     "synthetic",
     "theory",

@@ -1,0 +1,156 @@
+"""Two orders in one slate: which of them do users prefer? The same question as A/B, with a fraction of the sessions.
+
+Each visitor sees one list that is drawn from both orders, and each click is credited to the order that the item came from. A
+visitor is compared with himself, so that what differs between visitors drops out.
+
+*Team draft* (F. Radlinski, M. Kurup, T. Joachims: How does clickthrough data reflect retrieval quality?, CIKM 2008): as two
+captains choose teams. In each round a coin says which order picks first; each picks its best item that is not in the list yet.
+
+*Probabilistic* (K. Hofmann, S. Whiteson, M. de Rijke: A probabilistic method for inferring preferences from clicks, CIKM 2011):
+at each position a coin chooses an order, and an item is drawn from it with probability proportional to ``1 / rank^tau``,
+without replacement. Every list can occur, and credit is given by expectation over all coins that explain the list.
+
+| paper | code | what it is |
+|---|---|---|
+| ``l`` | ``Interleaved.items`` | the list that is shown |
+| ``a`` (assignment) | ``Interleaved.share`` | the probability, given the list, that the *first* order contributed each item |
+| ``tau = 3`` | ``tau`` | decay of the softmax over ranks |
+| ``o(l, a, c)`` in {-1, 0, 1} | ``credit`` | sign of the first order's clicks minus the second's; expected over ``a`` |
+
+The test (I. Waudby-Smith, A. Ramdas: Estimating means of bounded random variables by betting, JRSS B 2023): if users have no
+preference, credits have mean 0 given the past, and ``prod (1 + lambda x_t)``, the capital of a gambler who bets the share
+lambda on the first order, is a martingale; so is the average over a grid of lambda. It ever exceeds ``2 / alpha``, on either
+side, with probability at most ``alpha``.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from recurrank._arrays import Floats, Ints
+
+BETS: Floats = 0.75 * 2.0 ** -np.arange(10.0)
+"""The grid of lambda: shares of the capital that are bet; good from the tenth session to the millionth."""
+
+
+class Interleaved(NamedTuple):
+    """A list from two orders, and for each position the probability that the first order contributed its item."""
+
+    items: Ints
+    share: Floats
+
+    def credit(self, clicked: ArrayLike) -> float:
+        """The first order's clicks against the second's, between -1 and 1; ``clicked`` has the clicked positions, from 0.
+
+        >>> Interleaved(np.array([7, 3, 5]), np.array([1.0, 0.0, 1.0])).credit([0, 1, 2])
+        1.0
+        """
+        positions = np.unique(np.asarray(clicked, dtype=np.int64))
+        if len(positions) and not 0 <= positions[0] <= positions[-1] < len(self.items):
+            raise ValueError(f"clicked: {positions.tolist()} are not all positions from 0 to {len(self.items) - 1}")
+        # o(l, a, c) = sign(C_1 - C_2), where C_1 is a sum of independent draws: first[k] is the probability that C_1 = k
+        first = np.ones(1)
+        for share in self.share[positions]:
+            first = np.append(first, 0.0) * (1 - share) + np.append(0.0, first) * share
+        return float(first @ np.sign(2 * np.arange(len(first)) - len(positions)))
+
+
+def team_draft(first: ArrayLike, second: ArrayLike, positions: int, rng: np.random.Generator) -> Interleaved:
+    """A list of both orders (items by index, best first), drafted by two captains.
+
+    >>> team_draft([1, 2, 3], [1, 2, 3], 2, np.random.default_rng(0)).items.tolist()
+    [1, 2]
+    """
+    orders = _orders(first, second, positions)
+    picked, team = np.empty(positions, np.int64), np.empty(positions)
+    used: set[int] = set()
+    at, turn = [0, 0], 0
+    for position in range(positions):
+        # a coin in every round of two picks; the other captain comes second
+        turn = 1 - turn if position % 2 else int(rng.integers(2))
+        while orders[turn][at[turn]] in used:
+            at[turn] += 1
+        picked[position], team[position] = orders[turn][at[turn]], 1 - turn
+        used.add(int(picked[position]))
+    return Interleaved(picked, team)
+
+
+def probabilistic(
+    first: ArrayLike, second: ArrayLike, positions: int, rng: np.random.Generator, tau: float = 3.0
+) -> Interleaved:
+    """A list of both orders; each item is drawn from one of them with probability proportional to ``1 / rank^tau``.
+
+    Both orders must have the same items. The larger ``tau``, the closer is the list to the orders.
+    """
+    one, other = (np.asarray(order) for order in _orders(first, second, positions))
+    if set(one.tolist()) != set(other.tolist()):
+        raise ValueError("first, second: the orders must have the same items")
+    if not (math.isfinite(tau) and tau > 0):
+        raise ValueError(f"tau is {tau}; it should be above 0")
+    # weights[a, i] = 1 / rank^tau of the item one[i] in order a; a drawn item's weight becomes 0
+    rank = np.empty((2, len(one)))
+    rank[0], rank[1] = np.arange(1, len(one) + 1), 1 + np.argsort(other)[np.searchsorted(np.sort(other), one)]
+    weights = rank**-tau
+    picked, share = np.empty(positions, np.int64), np.empty(positions)
+    for position in range(positions):
+        chances = weights / weights.sum(axis=1, keepdims=True)
+        item = rng.choice(len(one), p=chances[rng.integers(2)])
+        # P(a_r = first | l) = P(l_r | first) / (P(l_r | first) + P(l_r | second))
+        picked[position], share[position] = one[item], chances[0, item] / chances[:, item].sum()
+        weights[:, item] = 0.0
+    return Interleaved(picked, share)
+
+
+@dataclass
+class Preference:
+    """Whether users prefer the first order, from credits of sessions; looked at as often as one likes.
+
+    >>> test = Preference()
+    >>> for _ in range(20):
+    ...     test.observe(1.0)
+    >>> test.mean, test.p_value() < 0.01
+    (1.0, True)
+    """
+
+    sessions: int = 0
+    total: float = 0.0
+    capital: Floats = field(default_factory=lambda: np.zeros((2, len(BETS))))
+    """Logarithms: bets on the first order, bets on the second, one per share."""
+
+    def observe(self, credit: float) -> None:
+        """Count one session."""
+        if not -1 <= credit <= 1:
+            raise ValueError(f"credit is {credit}; it should be between -1 and 1")
+        self.sessions += 1
+        self.total += credit
+        # log prod (1 + lambda x_t), and the same for -x_t
+        self.capital += np.log1p(np.outer([credit, -credit], BETS))
+
+    @property
+    def mean(self) -> float:
+        """Credit per session: above 0 where the first order is preferred."""
+        return self.total / self.sessions if self.sessions else 0.0
+
+    def p_value(self) -> float:
+        """Evidence against "no preference": if there is none, this is ever below alpha with probability at most alpha."""
+        largest = float(self.capital.max())
+        average = np.exp(self.capital - largest).mean(axis=1).max()
+        return min(1.0, 2 * math.exp(-min(700.0, largest + math.log(average))))
+
+
+def _orders(first: ArrayLike, second: ArrayLike, positions: int) -> tuple[list[int], list[int]]:
+    """Both orders as lists, checked."""
+    found = []
+    for name, order in (("first", first), ("second", second)):
+        array = np.asarray(order)
+        if array.ndim != 1 or not np.issubdtype(array.dtype, np.integer) or len(np.unique(array)) < len(array):
+            raise ValueError(f"{name}: an order has indices of items, each once")
+        if not 1 <= positions <= len(array):
+            raise ValueError(f"positions is {positions}; it should be between 1 and {len(array)}, the length of {name}")
+        found.append(array.astype(np.int64).tolist())
+    return found[0], found[1]
