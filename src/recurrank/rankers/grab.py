@@ -51,6 +51,7 @@ class State(NamedTuple):
     potential: Floats  # (K + 1,)
     before: Ints  # (K + 1,) the node before each on its best path
     order: Ints  # (K,) pi; scratch
+    kept: Floats  # (K,) scratch
     counts: Ints  # (2,) rounds of this leader; gamma
     level: Floats  # (1,) log T
 
@@ -81,19 +82,15 @@ def rank(state: State, rng: np.random.Generator, slate: Buffer) -> None:
     if state.counts[AGE] % state.counts[PERIOD] == 0:
         return
     _order(state)
-    best, first, item = 0.0, -1, -1
+    best, first = 0.0, -1
     for n in range(size - 1):
         k, m = order[n], order[n + 1]
         gain = bound[k, leader[m]] + bound[m, leader[k]] - bound[k, leader[k]] - bound[m, leader[m]]
         if gain > best + SLACK:
             best, first = gain, n
     last = order[size - 1]
-    bar = best + bound[last, leader[last]] + SLACK
-    row = bound[last]
-    for other in range(len(row)):
-        if row[other] > bar and state.place[other] < 0:
-            bar, item = row[other], other
-    if item >= 0:
+    item = _highest_other(state, bound[last])
+    if item >= 0 and bound[last, item] > best + bound[last, leader[last]] + SLACK:
         slate.items[last] = item
     elif first >= 0:
         k, m = order[first], order[first + 1]
@@ -124,13 +121,31 @@ def _tie(item: int, position: int, positions: int) -> float:
     return TIES * (math.sqrt(item * positions + position + 1 + GOLDEN) % 1.0)
 
 
+@inner
+def _highest_other(state: State, row: Floats) -> int:
+    """The first item of largest number that the leader does not show, -1 if it shows all.
+
+    Floats that are not negative are ordered as their bits are, whose maximum the processor finds several at a time. The
+    leader's items are taken out meanwhile.
+    """
+    kept, leader = state.kept, state.leader
+    for k in range(len(leader)):
+        kept[k] = row[leader[k]]
+        row[leader[k]] = -1.0
+    high, item = -1, 0
+    for i in range(len(row)):
+        high = max(high, int(np.float64(row[i]).view(np.int64)))
+    while item < len(row) and np.float64(row[item]).view(np.int64) != high:
+        item += 1
+    for k in range(len(leader)):
+        row[leader[k]] = kept[k]
+        kept[k] = 0.0
+    return item if item < len(row) else -1
+
+
 @rare
 def _find_spare(state: State, k: int) -> None:
-    best, row = -1, state.value[k]
-    for item in range(len(row)):
-        if state.place[item] < 0 and (best < 0 or row[item] > row[best]):
-            best = item
-    state.spare[k] = best
+    state.spare[k] = _highest_other(state, state.value[k])
 
 
 @inner
@@ -240,6 +255,7 @@ class GRAB(Ranker):
             np.zeros(shape[0] + 1),
             np.zeros(shape[0] + 1, np.int64),
             np.zeros(shape[0], np.int64),
+            np.zeros(shape[0]),
             np.array([0, gamma]),
             np.array([math.log(self.rounds)]),
         )
