@@ -54,6 +54,7 @@ class RequestFold(Fold):
         super().__init__(ranker, seq)
         self.stocked = stocked or Stocked(ranker.catalogue)
         self.candidates = 0
+        self._wide = ranker.width  # of a row of features
 
     def apply(self, events: Sequence[Event]) -> None:
         """Take events in, in order; ValueError for one that cannot be of this ranker, those before it being taken in."""
@@ -89,7 +90,7 @@ class RequestFold(Fold):
         except (ValueError, TypeError) as error:
             raise strange(event) from error
         rows = len(shown.features) * (2 if shown.single else 1)
-        right = rows == 8 * len(shown.names) * self.ranker.width and 0 < len(shown.names) <= self.ranker.positions
+        right = rows == 8 * len(shown.names) * self._wide and 0 < len(shown.names) <= self.ranker.positions
         inside = all(0 <= k < len(shown.names) for k in shown.pinned)
         if not (right and inside and type(event.clicks) is bytes and len(event.clicks) in (0, width)):
             raise strange(event)
@@ -136,7 +137,7 @@ class RequestFold(Fold):
         sizes = np.fromiter((0 if shown is None else len(shown.names) for shown in learned), np.int64, count)
         ends = np.cumsum(sizes)
         rows = b"".join([shown.rows() for shown in learned if shown is not None])
-        features = np.frombuffer(rows, "<f8").astype(np.float64).reshape(-1, self.ranker.width)
+        features = np.frombuffer(rows, "<f8").astype(np.float64).reshape(-1, self._wide)
         free = np.ones(len(features), np.bool_)
         for end, shown in zip(ends.tolist(), learned, strict=True):
             if shown is not None and shown.pinned:
