@@ -14,6 +14,7 @@ arrive) follows it.
 | ``design`` | a volumetric spanner |
 | ``assumptions`` | rankings to check a click model on |
 | ``views`` | slates of a service |
+| ``bootstrap`` | samples of runs, for intervals |
 | ``demo`` | invented films and their titles |
 """
 

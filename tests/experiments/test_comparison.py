@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import recurrank as rr
-from recurrank.experiments.comparison import interval
+from recurrank.experiments.comparison import holm, interval
 
 SMALL = {"runs": 4, "rounds": 300, "items": 30, "dim": 3, "positions": 3, "jobs": 1}
 
@@ -72,3 +72,43 @@ def test_a_run_as_a_frame_and_in_a_notebook():
     assert table["regret"].iloc[-1] == run.regret[-1]
     assert "100 rounds" in run._repr_html_()
     assert run._repr_html_().count(",") >= len(run.rounds)  # a point per checkpoint
+
+
+def test_paired_tests_are_corrected_for_their_number(found):
+    from scipy.stats import ttest_rel
+
+    tests = found.tests()
+    assert len(tests) == 6
+    final = {key: [r.regret[-1] for r in found.results if (r.environment, r.ranker) == key] for key in found.intervals()}
+    for test in tests:
+        first, second = final[test.environment, test.ranker], final[test.environment, test.other]
+        assert test.p == pytest.approx(ttest_rel(first, second).pvalue)
+        assert test.p <= test.holm <= 1
+    ordered = sorted(tests, key=lambda test: test.p)
+    assert ordered[0].holm == pytest.approx(min(1, 6 * ordered[0].p))
+    for (i, test), before in zip(enumerate(ordered[1:], 1), ordered, strict=False):
+        assert test.holm == pytest.approx(max(before.holm, min(1, (6 - i) * test.p)))
+
+
+def test_holm_errs_rarely_over_all_tests():
+    """Ten true hypotheses: any is rejected in at most 5 % of 2,000 families, three standard errors."""
+    rng = np.random.default_rng(0)
+    wrong = sum((holm(rng.random(10)) < 0.05).any() for _ in range(2000))
+    assert wrong / 2000 < 0.05 + 3 * np.sqrt(0.05 * 0.95 / 2000)
+    assert np.isnan(holm(np.array([np.nan, 0.5]))[0])
+    assert holm(np.array([np.nan, 0.5]))[1] == 0.5
+
+
+def test_bootstrap_intervals(found):
+    rng = np.random.default_rng(0)
+    covered = sum(low <= 1 <= high for _, low, high in (interval(rng.normal(1, 2, 40), "bootstrap") for _ in range(200)))
+    assert covered >= 200 * 0.95 - 3 * np.sqrt(200 * 0.95 * 0.05)
+    assert found.intervals("bootstrap") == found.intervals("bootstrap")
+    assert found.to_latex("bootstrap") != found.to_latex()
+    with pytest.raises(ValueError, match=r"^method: 'guess' is unknown"):
+        found.intervals("guess")
+
+
+def test_a_figure_in_a_papers_size_and_how_to_repeat_it(found):
+    assert found.figure(width=6.75, height=2).get_size_inches().tolist() == [6.75, 2]
+    assert "cascade random: 300; synthetic; runs 0 to 3" in found.reproduce()
