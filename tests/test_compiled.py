@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import sys
@@ -10,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from numba.core.bytecode import FunctionIdentity
 from numba.core.errors import TypingError
 
 import recurrank
@@ -178,6 +180,69 @@ def test_processes_that_compile_at_the_same_time_find_their_own_machine_code(tmp
     assert files().load(keys[1]) == f"code for {keys[1]}"
     files().flush()
     assert [*tmp_path.iterdir()] == []
+
+
+FACTORY = """
+import itertools, math, sys
+from numba.core.bytecode import FunctionIdentity
+from recurrank._compiled import inner, loop, rare
+
+@inner
+def one():
+    return 1.0
+
+@inner
+def two():
+    return 2.0
+
+def factory(part):
+    @rare
+    def scaled(x):
+        total = 0.0
+        for i in range(3):
+            total += math.sin(x + i) * math.exp(-i) / (1 + math.cos(x * i) ** 2) + math.log(2 + i + x) * math.tan(i * x)
+            total -= math.atan2(x, i + 1) * math.sinh(x / (1 + i)) + math.tanh(i - x) ** 3 * math.asinh(x + i * i)
+        return x * part() + 0 * total
+    return scaled
+
+ones, twos = factory(one), factory(two)
+
+@loop
+def first(x):
+    return ones(x)
+
+@loop
+def second(x):
+    return twos(x)
+
+if sys.argv[1] == "numba's":
+    FunctionIdentity._unique_ids = itertools.count(1000)
+print(*(globals()[name](1.0) for name in sys.argv[2:]))
+"""
+
+
+@pytest.mark.parametrize(("numbers", "right"), [("numba's", "1.0 1.0"), ("ours", "1.0 2.0")])
+def test_what_a_factory_makes_is_told_apart_though_two_processes_compiled_it(tmp_path, numbers, right):
+    """One process compiles ``first``; another one loads it from disk and compiles ``second``.
+
+    As numba numbers functions, ``second`` gives the answer of ``first``: so the sizes are such that the fault would show.
+    """
+    (tmp_path / "own.py").write_text(FACTORY)
+
+    def call(*names):
+        command = [sys.executable, "own.py", numbers, *names]
+        return subprocess.run(command, capture_output=True, text=True, timeout=300, cwd=tmp_path, check=True).stdout.strip()
+
+    assert call("first") == "1.0"
+    assert call("first", "second") == right
+
+
+def test_a_forked_process_numbers_its_functions_apart():
+    ids = FunctionIdentity._unique_ids
+    pid = os.fork()
+    if pid == 0:
+        os._exit(int(abs(next(FunctionIdentity._unique_ids) - next(ids)) < 10**6))
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
 
 
 def test_the_digest_behind_a_class_of_the_users_covers_its_files(tmp_path, monkeypatch):

@@ -14,6 +14,7 @@ import functools
 import glob
 import hashlib
 import inspect
+import itertools
 import logging
 import os
 import shutil
@@ -29,6 +30,7 @@ import numpy as np
 from numba import __version__ as numba_version
 from numba import njit, types
 from numba.core import caching, config
+from numba.core.bytecode import FunctionIdentity
 from numba.core.dispatcher import Dispatcher
 from numba.core.registry import CPUDispatcher
 
@@ -40,7 +42,7 @@ _LOOP: Any = {**_IN_PLACE, "no_cfunc_wrapper": True, "pipeline_class": WholeComp
 PART: Any = {**_IN_PLACE, **_NO_WAY_IN}
 """numba's options for what is inlined into compiled code, and called from nowhere else."""
 
-_FORM = "3"
+_FORM = "4"
 """numba's options for what is cached on disk."""
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -152,7 +154,9 @@ class _CodeCache(_FunctionCache):  # type: ignore[misc]
 
     def _index_key(self, sig: Any, codegen: Any) -> tuple[str, str]:
         states = [kind for part in sig for kind in _states(part)]
-        signature = repr((_FORM, numba_version, str(sig), [_named(kind) for kind in states], codegen.magic_tuple()))
+        made_of = [_named(interpreted(part)) for part in _cells(self._py_func) if _is_dispatcher(part)]  # by a factory
+        names = made_of + [_named(kind) for kind in states]
+        signature = repr((_FORM, numba_version, str(sig), names, codegen.magic_tuple()))
         return _digest([signature.encode()]), _digest(_code([self._py_func, *states]))
 
     def _load_overload(self, sig: Any, target_context: Any) -> Any:
@@ -194,6 +198,21 @@ class _KeyedFiles(_DataFiles):  # type: ignore[misc]
     def _named(self, signature: str) -> list[Path]:
         pattern = f"{self._index_name.removesuffix('.nbi')}."
         return list(Path(self._cache_path).glob(f"{glob.escape(pattern)}{signature[:16]}.*.nbc"))
+
+
+def _number_apart() -> None:
+    """Number compiled functions from a random number on.
+
+    In machine code the name of a function ends with a number, which tells apart what one factory makes of several functions
+    (``optimism.selector``). numba counts from 1 in every process. Where machine code of two processes comes together, through
+    the disk cache, two functions could have one name, and one of them would run for both.
+    """
+    FunctionIdentity._unique_ids = itertools.count(int.from_bytes(os.urandom(6), "big"))
+
+
+_number_apart()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_number_apart)
 
 
 def _cache_for_now() -> None:
