@@ -66,8 +66,9 @@ from recurrank.rankers.engines.request_calls import register_requests
 from recurrank.rankers.engines.requests import LINKS, Work
 from recurrank.rankers.knowledge import Coefficient, Examination, Knowledge
 from recurrank.rankers.options import Option
-from recurrank.rankers.ranker import Seed, flatten, register, unflatten
+from recurrank.rankers.ranker import Seed, register
 from recurrank.rankers.request_ranker import LARGE, ContextSize, Dim, Interactions, RequestRanker
+from recurrank.rankers.states import flatten, unflatten
 
 SAMPLES, FEW_SAMPLES = 32, 16
 """Drawn at each estimate for the rounds until the next one; the fewer where a catalogue is large."""

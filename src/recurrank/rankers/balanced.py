@@ -51,8 +51,9 @@ from recurrank.rankers.engines.propensity import FIRST, WIDTH, one_tried_per_blo
 from recurrank.rankers.knowledge import Knowledge, KnownBlock
 from recurrank.rankers.options import Delta, Option
 from recurrank.rankers.prior import BelievedBefore, Prior, combine
-from recurrank.rankers.ranker import Buffer, Items, Seed, flatten, register
+from recurrank.rankers.ranker import Buffer, Items, Seed, register
 from recurrank.rankers.restocking import Restocking
+from recurrank.rankers.states import flatten
 from recurrank.rankers.stock import Stock
 
 SAMPLES = 64

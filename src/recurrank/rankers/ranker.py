@@ -15,21 +15,21 @@ from __future__ import annotations
 
 import functools
 import hashlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
-from numba.extending import overload
 from numpy.typing import ArrayLike
 
 from recurrank._arrays import Bools, Floats, Ints, as_count
-from recurrank._compiled import PART, contributes, hot, interpreted, loop
+from recurrank._compiled import contributes, hot, interpreted, loop
 from recurrank.catalogue import Catalogue, as_catalogue
 from recurrank.plugins import plainly
 from recurrank.rankers.engines.propensity import nothing_to_recall
 from recurrank.rankers.knowledge import Knowledge
 from recurrank.rankers.options import Option, declared, schema_of
 from recurrank.rankers.prior import Prior, as_prior
+from recurrank.rankers.states import copied, flatten, unflatten
 from recurrank.seeds import Given, sequence
 from recurrank.seeds import Seed as Seed
 from recurrank.slate import Slate
@@ -115,9 +115,7 @@ class Ranker:
         self.positions = as_count("positions", positions)
         self.rounds = as_count("rounds", rounds)
         if len(self.catalogue) < self.positions and not self.short_slates:
-            raise ValueError(
-                f"positions: {self.positions} is more than the {len(self.catalogue)} items; show at most as many as there are"
-            )
+            raise ValueError(f"positions: {self.positions} is more than the {len(self.catalogue)} items; show fewer")
         self._sequence = sequence(seed, "ranker")
         self.rng = np.random.Generator(np.random.PCG64(self._sequence))
         self.served = 0
@@ -325,51 +323,6 @@ class Ranker:
         return cls(features, **arguments)
 
 
-def flatten(state: Any, without: tuple[str, ...], prefix: str = "state") -> Iterator[tuple[str, np.ndarray[Any, Any]]]:
-    """Every array of a state with a name, states within states included, ``without`` these fields."""
-    for name in type(state)._fields:
-        part = getattr(state, name)
-        if name in without:
-            continue
-        if isinstance(part, tuple):
-            yield from flatten(part, without, f"{prefix}.{name}")
-        else:
-            yield f"{prefix}.{name}", part
-
-
-def unflatten(like: Any, shared: tuple[str, ...], arrays: dict[str, np.ndarray[Any, Any]], prefix: str = "state") -> Any:
-    """A state of the same shape as ``like``, of the arrays that :func:`flatten` named, with its ``shared`` fields."""
-    kind = type(like)
-    parts = []
-    for name in kind._fields:
-        part, path = getattr(like, name), f"{prefix}.{name}"
-        if name in shared:
-            parts.append(part)
-        else:
-            if isinstance(part, tuple):
-                parts.append(unflatten(part, shared, arrays, path))
-            else:
-                parts.append(arrays[path].astype(part.dtype, copy=False))  # counts had 64 bits in older versions
-    return kind(*parts)
-
-
-def copied(state: Any, shared: tuple[str, ...], into: Any = None) -> Any:
-    """A state with arrays of its own but for the ``shared`` fields, in the memory of ``into`` where that has room."""
-    parts = []
-    for place, name in enumerate(type(state)._fields):
-        part, room = state[place], None if into is None else into[place]
-        if name in shared:
-            parts.append(part)
-        elif isinstance(part, tuple):
-            parts.append(copied(part, shared, room))
-        elif room is not None and room.shape == part.shape and room.dtype == part.dtype:
-            np.copyto(room, part)
-            parts.append(room)
-        else:
-            parts.append(part.copy())
-    return type(state)(*parts)
-
-
 @hot
 def nothing_served(state: Any, slate: Buffer) -> None:
     """For algorithms whose state does not depend on the slates served."""
@@ -396,7 +349,7 @@ def registered() -> dict[str, type[Ranker]]:
     return dict(_rankers)
 
 
-# Loops call the next four. Python looks the algorithm up by the type of the state each time, numba once, when it compiles them.
+# Loops call the next six. Python looks the algorithm up by the type of the state each time; ``overloads.py`` has numba's side.
 
 
 def rank(state: Any, rng: np.random.Generator, slate: Buffer) -> None:
@@ -445,61 +398,3 @@ def drop(state: Any, slate: Buffer) -> None:
     own = _compiled[type(state)].compiled_drop
     if own is not None:
         own(state, slate)
-
-
-@overload(rank, jit_options=PART, strict=False)
-def _rank(state: Any, rng: Any, slate: Any) -> Any:
-    own = _compiled[state.instance_class].compiled_rank
-    return lambda state, rng, slate: own(state, rng, slate)
-
-
-@overload(learn, jit_options=PART, strict=False)
-def _learn(state: Any, slate: Any, clicks: Any) -> Any:
-    own = _compiled[state.instance_class].compiled_learn
-    return lambda state, slate, clicks: own(state, slate, clicks)
-
-
-@overload(recall, jit_options=PART, strict=False)
-def _recall(state: Any, before: Any) -> Any:
-    own = _compiled[state.instance_class].compiled_recall
-    return lambda state, before: own(state, before)
-
-
-@overload(propensity, jit_options=PART, strict=False)
-def _propensity(state: Any, before: Any, slate: Any, marginal: Any) -> Any:
-    own = _compiled[state.instance_class].compiled_propensity
-    if own is None:
-
-        def unknown(state: Any, before: Any, slate: Any, marginal: Any) -> float:
-            for k in range(len(marginal)):
-                marginal[k] = np.nan
-            return np.nan
-
-        return unknown
-    return lambda state, before, slate, marginal: own(state, before, slate, marginal)
-
-
-@overload(served, jit_options=PART, strict=False)
-def _served(state: Any, rng: Any, slate: Any, rules: Any) -> Any:
-    kind = _compiled[state.instance_class]
-    own, again, always = kind.compiled_served, kind.compiled_rank, kind.counted_in_0_1_0
-    if own is None:
-        return lambda state, rng, slate, rules: again(state, rng, slate)
-    if always:
-        return lambda state, rng, slate, rules: own(state, slate)
-
-    def choose(state: Any, rng: Any, slate: Any, rules: Any) -> None:
-        if rules == 1:
-            again(state, rng, slate)
-        else:
-            own(state, slate)
-
-    return choose
-
-
-@overload(drop, jit_options=PART, strict=False)
-def _drop(state: Any, slate: Any) -> Any:
-    own = _compiled[state.instance_class].compiled_drop
-    if own is None:
-        return lambda state, slate: None
-    return lambda state, slate: own(state, slate)

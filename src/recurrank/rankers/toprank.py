@@ -39,7 +39,8 @@ import numpy as np
 from recurrank._arrays import Bools, Counts, Floats, Ints
 from recurrank._compiled import hot, inner, loop
 from recurrank.rankers.options import failure
-from recurrank.rankers.ranker import Buffer, Items, Ranker, Seed, copied, nothing_served, register
+from recurrank.rankers.ranker import Buffer, Items, Ranker, Seed, nothing_served, register
+from recurrank.rankers.states import copied
 
 CONSTANT = 4 * math.sqrt(2 / math.pi) / math.erf(math.sqrt(2))
 SIZE, FRONT, VERSION, PAIRED, LOGGED, EDGES, EVENTS, LATE, MIXED, SQUARE = 0, 1, 2, 3, 4, 5, 6, 7, 8, 9

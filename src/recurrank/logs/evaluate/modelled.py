@@ -21,8 +21,9 @@ from recurrank.logs.evaluate.policy import Policy
 from recurrank.logs.evaluate.result import Estimate
 from recurrank.logs.evaluate.weights import Refused
 from recurrank.logs.fit import climb
+from recurrank.logs.fit.click_models import click_model
 from recurrank.logs.fit.product import Product
-from recurrank.logs.fit.report import Fit, click_model, fit
+from recurrank.logs.fit.report import Fit, fit
 from recurrank.logs.sessions import EMPTY, Sessions, pairs_of
 
 GROUPS = 40

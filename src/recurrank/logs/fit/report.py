@@ -15,8 +15,9 @@ from recurrank._arrays import Floats, Ints
 from recurrank._frames import frame
 from recurrank.catalogue import Catalogue
 from recurrank.clicks.assumptions import check
-from recurrank.clicks.fitted import CLASSES, Fitted, write
+from recurrank.clicks.fitted import Fitted, write
 from recurrank.clicks.model import ClickModel
+from recurrank.logs.fit.click_models import by_query, click_model
 from recurrank.logs.fit.models import NAMES, FittedModel, Pages, fit_counts, fit_model, held_out, pages_of, with_tails
 from recurrank.logs.reading import Log, read
 from recurrank.logs.sessions import Counts, Pairs, Sessions
@@ -192,7 +193,7 @@ class Fit:
             "largest": "*" if self.pairs.shared else self.query_ids[self.typical[0]],
             "pages": self.pages,
             "scores": scores,
-            "queries": _by_query(self),
+            "queries": by_query(self.fitted, self.pairs, self.query_ids, self.item_ids),
         }
 
 
@@ -386,42 +387,3 @@ def _compile(names: list[str]) -> None:
     pages = pages_of(tiny)
     for name in names:
         fit_model(name, pages, 1e-2).score(*held_out(tiny, tiny, pages))
-
-
-def _by_query(fit: Fit) -> list[dict[str, Any]]:
-    """For the file: every query with its items and the parameters of its models."""
-    order = np.argsort(fit.pairs.query, kind="stable")
-    bounds = np.searchsorted(fit.pairs.query[order], np.arange(len(fit.query_ids) + 1))
-    queries = []
-    for number, name in enumerate(["*"] if fit.pairs.shared else fit.query_ids):
-        members = np.arange(len(fit.pairs)) if fit.pairs.shared else order[bounds[number] : bounds[number + 1]]
-        if len(members):
-            models = {model: parameters(fitted, number, members) for model, fitted in fit.fitted.items()}
-            items = [fit.item_ids[item] for item in fit.pairs.item[members]]
-            queries.append({"query": name, "items": items, "models": models})
-    return queries
-
-
-def parameters(fitted: FittedModel, query: int, members: Any) -> dict[str, Any]:
-    """The arguments of a click model for one query and its items."""
-    attraction = fitted.attraction[members]
-    found: dict[str, Any] = {}
-    if fitted.name in ("pbm", "ubm"):
-        table = fitted.behaviour["examination"][query]
-        scale = float(table.max())  # only the product is known: the most examined position is examined always
-        attraction, table = attraction * scale, table / scale
-        found["examination"] = (table if fitted.name == "pbm" else table.reshape(int(len(table) ** 0.5), -1)).tolist()
-    elif fitted.name == "ccm":
-        found = {name: float(fitted.behaviour[name][query, 0]) for name in ("alpha1", "alpha2", "alpha3")}
-    elif fitted.name == "dcm":
-        found["continuation"] = fitted.behaviour["continuation"][query].tolist()
-    elif fitted.satisfaction is not None:
-        found["satisfaction"] = fitted.satisfaction[members].tolist()
-        found["continuation"] = float(fitted.behaviour["continuation"][query, 0])
-    return {"attraction": attraction.tolist(), **found}
-
-
-def click_model(fitted: FittedModel, query: int, members: Any) -> ClickModel:
-    """One query's click model."""
-    model: ClickModel = CLASSES[fitted.name](**parameters(fitted, query, members))
-    return model

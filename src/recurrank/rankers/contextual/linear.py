@@ -22,8 +22,9 @@ from recurrank.catalogue.rows import one_thread
 from recurrank.rankers.engines.request_calls import register_requests
 from recurrank.rankers.engines.requests import Shown, Work, best, dot, learn_of_catalogue, scores
 from recurrank.rankers.options import Option
-from recurrank.rankers.ranker import Buffer, Seed, flatten, register_state, unflatten
+from recurrank.rankers.ranker import Buffer, Seed, register_state
 from recurrank.rankers.request_ranker import ContextSize, Dim, Interactions, RequestRanker
+from recurrank.rankers.states import flatten, unflatten
 
 ALL, FIRST, EXAMINED, UNTIL_CLICK = range(4)
 """Which positions an algorithm learns from: all as they are, the first, all by their examination, those down to a click."""

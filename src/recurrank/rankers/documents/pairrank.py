@@ -42,8 +42,9 @@ from recurrank.rankers.documents.ordering import ranked
 from recurrank.rankers.documents.ranker import DocumentRanker, register
 from recurrank.rankers.engines.requests import EXPLOITED, SAMPLED, Shown, Work, best, scores
 from recurrank.rankers.options import Option
-from recurrank.rankers.ranker import Seed, flatten, unflatten
+from recurrank.rankers.ranker import Seed
 from recurrank.rankers.request_ranker import ContextSize, Dim, Interactions
+from recurrank.rankers.states import flatten, unflatten
 
 WIDTH = 0
 ANSWERS, NEXT, WAITING = range(3)

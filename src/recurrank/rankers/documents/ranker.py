@@ -22,9 +22,10 @@ from recurrank._compiled import contributes
 from recurrank.catalogue import Catalogue
 from recurrank.rankers.engines.request_calls import register_requests
 from recurrank.rankers.engines.requests import Work
-from recurrank.rankers.ranker import Seed, flatten, unflatten
+from recurrank.rankers.ranker import Seed
 from recurrank.rankers.request import Name, RequestSlate, Rules
 from recurrank.rankers.request_ranker import RequestRanker
+from recurrank.rankers.states import flatten, unflatten
 from recurrank.slate import Slate
 
 _kinds: dict[str, type[DocumentRanker]] = {}
