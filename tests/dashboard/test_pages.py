@@ -203,8 +203,21 @@ def test_a_ranker_is_made_from_a_file_and_deleted(server, open_page, tmp_path, s
         expect(page.locator(f"#{field}")).to_have_attribute("aria-invalid", "true")
         assert names(server) == before
     page.locator("#window_seconds").fill("60")
+    expect(page.locator('[name="balanced.delta"]')).to_be_visible()
+    page.locator("#algorithm").select_option("random")
+    expect(page.locator("#no-options")).to_be_visible()
+    page.locator("#algorithm").select_option("recurrank")
+    expect(page.locator('[name="balanced.delta"]')).to_be_hidden()
+    delta = page.locator('[name="recurrank.delta"]')
+    delta.fill("2")
+    make.click()
+    expect(page.locator('[id="recurrank.delta-error"]')).to_contain_text("2.0 is out of range")
+    expect(delta).to_have_attribute("aria-invalid", "true")
+    delta.fill("0.01")
+    page.locator('[name="recurrank.design"]').select_option("spanner")
     make.click()
     page.wait_for_url("**/rankers/fresh")
+    assert server.service.hosted("fresh").spec.options == {"delta": 0.01, "design": "spanner"}
     expect(page.locator("#ranking tr")).to_have_count(3)
 
     delete = page.get_by_role("button", name="Delete …")

@@ -8,6 +8,7 @@ from typing import Any
 from recurrank.dashboard import assets, data, pages, view
 from recurrank.dashboard.live import Live
 from recurrank.dashboard.playground.routes import Playground
+from recurrank.dashboard.playground.setup import options as declared_options
 from recurrank.rankers import names
 from recurrank.serving.http.decoder import Decoder
 from recurrank.serving.http.keyring import KeyRing
@@ -80,8 +81,11 @@ class Dashboard:
 
         @route("GET", "/new", PUBLIC)
         async def new(_: Request) -> Answer:
-            known = names(served=True)
-            return pages.render("new.html", "/new", script="new.js", algorithms=known, usual=RankerSpec(positions=10))
+            known, usual = names(served=True), RankerSpec(positions=10)
+            several = {name: fields for name, fields in declared_options().items() if name in known}
+            # dim is for rankers without items, and here there is a file of them
+            options = {name: [(field, one) for field, one in fields if one.name != "dim"] for name, fields in several.items()}
+            return pages.render("new.html", "/new", script="new.js", algorithms=known, options=options, usual=usual)
 
         @route("GET", "/playground", PUBLIC)
         async def playground(request: Request) -> Answer:

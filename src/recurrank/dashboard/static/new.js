@@ -12,9 +12,27 @@ let sound = false;
 const file = () => form.elements.file.files[0];
 const kindOf = (chosen) => KINDS[chosen.name.split(".").pop().toLowerCase()];
 
+/** The options of the chosen algorithm: their fields, called "algorithm.option". */
+const optionsOf = (algorithm) => [...form.querySelectorAll("[data-ranker] [name]")].filter((input) => input.closest("[data-ranker]").dataset.ranker === algorithm);
+
+function showOptions() {
+  const algorithm = form.elements.algorithm.value;
+  for (const part of form.querySelectorAll("[data-ranker]")) part.hidden = part.dataset.ranker !== algorithm;
+  byId("no-options").hidden = optionsOf(algorithm).length > 0;
+}
+
+/** The value of an option as it is typed: a number, numbers with slashes between them, true, false or a word. */
+function typed(text) {
+  if (text === "true" || text === "false") return text === "true";
+  if (text.includes("/")) return text.split("/").map(typed);
+  return Number.isFinite(Number(text)) ? Number(text) : text;
+}
+
 /** A problem told where it belongs: at its field, or at the file, when the file is what was refused. */
 function wrong(error) {
-  const [field, rest] = error.parts || ["", error.message];
+  let [field, rest] = error.parts || ["", error.message];
+  const option = `${form.elements.algorithm.value}.${field}`;
+  if (form.elements.namedItem(option)) field = option;
   if (field !== "file" && form.elements.namedItem(field)) tell(form, field, rest);
   else tell(form, [400, 413, 415].includes(error.status) ? "file" : "", error.message.replace(/^(body|file): /, ""));
 }
@@ -50,6 +68,8 @@ function show(found) {
 
 form.elements.file.addEventListener("click", () => { form.elements.file.value = ""; }); // so that the same file, mended, is a change
 form.elements.file.addEventListener("change", preview);
+form.elements.algorithm.addEventListener("change", showOptions);
+showOptions(); // a browser may have kept another choice
 form.addEventListener("submit", async (event) => {
   event.preventDefault();
   if (!file()) return tell(form, "file", "Choose a file first.");
@@ -62,6 +82,9 @@ form.addEventListener("submit", async (event) => {
   if (!/^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$/.test(name)) return tell(form, "name", "Give 1 to 64 letters, digits, dots, dashes or underscores.");
   const query = new URLSearchParams();
   for (const field of ["positions", "rounds", "algorithm", "window_seconds", "unreported"]) query.set(field, form.elements.namedItem(field).value.trim());
+  const algorithm = form.elements.algorithm.value;
+  const given = optionsOf(algorithm).filter((input) => input.value.trim()).map((input) => [input.name.slice(algorithm.length + 1), typed(input.value.trim())]);
+  if (given.length) query.set("options", JSON.stringify(Object.fromEntries(given)));
   byId("create").disabled = true;
   say(byId("new-said"), "Making the ranker …");
   try {
