@@ -57,9 +57,9 @@ def test_single_requests(api, soaking):
     for found in api.get_all_operations():
         operation = found.ok()
         takes_something = bool(operation.path_parameters) or bool(operation.body)
-        send(operation.as_strategy(schemathesis.GenerationMode.POSITIVE), 50 if takes_something else 3)
+        send(operation.as_strategy(schemathesis.GenerationMode.POSITIVE), 60 if takes_something else 3)
         if takes_something:
-            send(operation.as_strategy(schemathesis.GenerationMode.NEGATIVE), 2000 if soaking else 50)
+            send(operation.as_strategy(schemathesis.GenerationMode.NEGATIVE), 2000 if soaking else 60)
     assert sum(seen.values()) > 1000
     assert not any(" 5" in label for label in seen)
     assert {label.rpartition(" ")[2] for label in seen} >= {"200", "400", "404"}
