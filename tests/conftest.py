@@ -43,6 +43,20 @@ def pytest_terminal_summary(terminalreporter):
 
 
 @pytest.fixture
+def call(capsys):
+    """Run a command in this process: its exit code, standard output and standard error."""
+    from recurrank.cli import main
+
+    def run(*arguments):
+        with pytest.raises(SystemExit) as stop:
+            main(list(arguments))
+        out = capsys.readouterr()
+        return stop.value.code, out.out, out.err
+
+    return run
+
+
+@pytest.fixture
 def soaking(request) -> bool:
     """Whether there is time for the long form."""
     return request.config.getoption("--soak")

@@ -9,20 +9,9 @@ import sys
 import numpy as np
 import pytest
 
-from recurrank.cli import COMMANDS, main
+from recurrank.cli import COMMANDS
 
 SMALL = ["--items", "30", "--dim", "3", "--positions", "4", "--rounds", "2000"]
-
-
-@pytest.fixture
-def call(capsys):
-    def run(*arguments):
-        with pytest.raises(SystemExit) as stop:
-            main(list(arguments))
-        out = capsys.readouterr()
-        return stop.value.code, out.out, out.err
-
-    return run
 
 
 def test_help_lists_every_command_and_imports_nothing_heavy():

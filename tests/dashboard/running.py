@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import json
-import socket
-import threading
-import time
 
-import uvicorn
+from tests.serving.running import InThread
 
 from recurrank.dashboard.app import Dashboard
 from recurrank.serving.auth import Keys
@@ -37,23 +34,13 @@ class Server:
         self.service = Service(open_store(address), seed=0, settings=Settings(refresh=0.05, poll=0.01))
         ring = KeyRing(keys) if keys else None
         self.pages = Dashboard(self.service, ring, truths)
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self.port = free.getsockname()[1]
-        self.app = app = make_app(self.service, ring, Limits(), self.pages)
-        self.server = uvicorn.Server(uvicorn.Config(app, host="127.0.0.1", port=self.port, log_level="error", lifespan="off"))
-        self.thread = threading.Thread(target=self.server.run)
-        self.thread.start()
-        deadline = time.monotonic() + 20
-        while not self.server.started:
-            assert time.monotonic() < deadline
-            time.sleep(0.01)
-        self.url = f"http://127.0.0.1:{self.port}"
+        self.app = make_app(self.service, ring, Limits(), self.pages)
+        self.running = InThread(self.app, lifespan="off")
+        self.url, self.port = self.running.url, self.running.port
 
     def stop(self) -> None:
         self.pages.stop()
-        self.server.should_exit = True
-        self.thread.join(timeout=20)
+        self.running.stop()
         self.app.stop()
         self.service.close()
 

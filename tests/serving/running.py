@@ -1,10 +1,11 @@
-"""Real servers in processes of their own, for tests."""
+"""Real servers for tests, in processes of their own or in a thread."""
 
 from __future__ import annotations
 
 import contextlib
 import os
 import re
+import socket
 import subprocess
 import sys
 import threading
@@ -12,6 +13,7 @@ import time
 
 import httpx
 import numpy as np
+import uvicorn
 
 from recurrank.client import Client
 
@@ -21,6 +23,27 @@ COMMAND = [sys.executable, "-W", "ignore", "-m", "recurrank", "serve", "--port",
 
 SECRET = re.compile(r"rk_[A-Za-z0-9_-]{20,}")
 """A key, as no log may have it."""
+
+
+class InThread:
+    """An application behind a real server in a thread, on a port of its own."""
+
+    def __init__(self, app, **config) -> None:
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            self.port = free.getsockname()[1]
+        self.server = uvicorn.Server(uvicorn.Config(app, host="127.0.0.1", port=self.port, log_level="error", **config))
+        self.thread = threading.Thread(target=self.server.run)
+        self.thread.start()
+        deadline = time.monotonic() + 20
+        while not self.server.started:
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        self.url = f"http://127.0.0.1:{self.port}"
+
+    def stop(self) -> None:
+        self.server.should_exit = True
+        self.thread.join(timeout=20)
 
 
 class Drained:

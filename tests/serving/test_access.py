@@ -82,7 +82,7 @@ def allowed(who: str, role: str) -> bool:
 
 
 def test_the_documentation_lists_the_table(guarded):
-    table = guarded.server.server.config.app.table
+    table = guarded.server.app.table
     assert sorted((route.method, route.path, route.role) for route in table.routes) == sorted(DOCUMENTED)
 
 

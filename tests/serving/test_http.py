@@ -14,8 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-import uvicorn
-from tests.serving.running import serving
+from tests.serving.running import InThread, serving
 
 import recurrank as rr
 from recurrank.serving import auth
@@ -36,22 +35,12 @@ class Server:
 
     def __init__(self, address: str, keys: auth.Keys | None = None, limits: Limits = SMALL) -> None:
         self.service = Service(open_store(address), seed=0, settings=Settings(refresh=0.05, poll=0.01))
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self.port = free.getsockname()[1]
-        self.app = app = make_app(self.service, KeyRing(keys) if keys else None, limits)
-        self.server = uvicorn.Server(uvicorn.Config(app, host="127.0.0.1", port=self.port, log_level="error"))
-        self.thread = threading.Thread(target=self.server.run)
-        self.thread.start()
-        deadline = time.monotonic() + 20
-        while not self.server.started:
-            assert time.monotonic() < deadline
-            time.sleep(0.01)
-        self.url = f"http://127.0.0.1:{self.port}"
+        self.app = make_app(self.service, KeyRing(keys) if keys else None, limits)
+        self.running = InThread(self.app)
+        self.url, self.port = self.running.url, self.running.port
 
     def stop(self) -> None:
-        self.server.should_exit = True
-        self.thread.join(timeout=20)
+        self.running.stop()
         self.app.stop()
         self.service.close()
 

@@ -11,7 +11,6 @@ import pyarrow.parquet as pq
 import pytest
 
 from recurrank.catalogue import Catalogue
-from recurrank.cli import main
 from recurrank.serving.service import Service
 from recurrank.serving.spec import RankerSpec
 from recurrank.serving.store import open_store
@@ -36,17 +35,6 @@ def store(tmp_path):
     service.step()
     service.close()
     return address
-
-
-@pytest.fixture
-def call(capsys):
-    def run(*arguments):
-        with pytest.raises(SystemExit) as stop:
-            main(list(arguments))
-        out = capsys.readouterr()
-        return stop.value.code, out.out, out.err
-
-    return run
 
 
 def test_a_sound_log(call, store, tmp_path):

@@ -163,6 +163,12 @@ def run_one(experiment: Experiment) -> Result:
     # threads of one process would reset each other's limits, and could not run in parallel anyway
     with _ONE_AT_A_TIME, threadpool_limits(1):
         _, played = environment.source.play(experiment, seed)
+    return result_of(experiment, played)
+
+
+def result_of(experiment: Experiment, played: Any) -> Result:
+    """The row of an experiment that has been played: a :class:`~recurrank.simulation.run.Run`, or what has its attributes."""
+    environment = experiment.environment
     return Result(
         id=experiment.id,
         environment=environment.name,
