@@ -12,6 +12,7 @@ from rich.table import Table
 NAMES = [
     "simulation",
     "requests",
+    "queries",
     "design",
     "embedding",
     "rankers",

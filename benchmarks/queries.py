@@ -1,0 +1,84 @@
+"""Queries and documents: an impression of each ranker, PDGD beside its literal twin, and a LETOR file to a map.
+
+Times are of the processor. Documents have the shape of MSLR-WEB10K's: 116 per query, 136 features. The file has 120 MB.
+scikit-learn is not a dependency: what its reader takes is a constant here, measured once.
+"""
+
+from __future__ import annotations
+
+import resource
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+from tests import naive_documents
+
+import recurrank as rr
+from benchmarks.measure import Figure, at_least, at_most
+from recurrank.queries.simulation import QuerySimulation
+from recurrank.rankers.documents import registered
+
+DOCUMENTS, DIM, QUERIES, POSITIONS = 116, 136, 40, 10
+IMPRESSIONS = {"pdgd": 5000, "dbgd": 2000, "mgd": 1000, "pmgd": 100, "pairrank": 200}
+LIMITS = {"pdgd": 50}
+BYTES = 120_000_000
+SKLEARN = 80e-9
+"""Seconds of processor time per byte that load_svmlight_file took (9.7 s for 120 MB)."""
+
+
+def run() -> list[Figure]:
+    rng = np.random.default_rng(0)
+    labels = rng.integers(0, 5, QUERIES * DOCUMENTS)
+    features = np.clip(labels[:, None] / 8 + rng.random((len(labels), DIM)) / 2, 0, 1)
+    train = rr.queries.Queries(features, labels, np.arange(0, len(labels) + 1, DOCUMENTS))
+    times = {name: impression(name, train) for name in registered() if name in IMPRESSIONS}
+    figures = [
+        at_most(
+            f"{name}: an impression (an aim, not a ratio)", time_ * 1e6, LIMITS.get(name, 5000), "us", f"{DOCUMENTS} x {DIM}"
+        )
+        for name, time_ in times.items()
+    ]
+    slow = literal(train)
+    figures.append(at_least("pdgd: times faster than the literal twin", slow / times["pdgd"], 50, "x", f"{slow * 1e6:.0f} us"))
+    return figures + reading(train)
+
+
+def impression(name: str, train: rr.queries.Queries) -> float:
+    ranker = registered()[name](dim=DIM, positions=POSITIONS, seed=0)
+    simulation = QuerySimulation(ranker, train, rr.queries.make_users("navigational", 4, POSITIONS), seed=0)
+    simulation.prepare()
+    taken = []
+    for number in range(3):
+        began = time.process_time()
+        simulation.advance(IMPRESSIONS[name] * (number + 1))
+        taken.append(time.process_time() - began)
+    return min(taken) / IMPRESSIONS[name]
+
+
+def literal(train: rr.queries.Queries) -> float:
+    twin, rng = naive_documents.PDGD(DIM, POSITIONS, np.random.default_rng(0)), np.random.default_rng(1)
+    began = time.process_time()
+    for q in range(20):
+        twin.rank(np.asarray(train.features[train.offsets[q] : train.offsets[q + 1]], np.float64))
+        twin.learn((rng.random(POSITIONS) < 0.3).tolist())
+    return (time.process_time() - began) / 20
+
+
+def reading(train: rr.queries.Queries) -> list[Figure]:
+    with tempfile.TemporaryDirectory() as folder:
+        path, query = Path(folder) / "big.txt", 0
+        lines = [" ".join(f"{p + 1}:{x:.6f}" for p, x in enumerate(row)) for row in train.features[:DOCUMENTS]]
+        with open(path, "w") as file:
+            while file.tell() < BYTES:
+                file.writelines(f"{i % 5} qid:{query} {line}\n" for i, line in enumerate(lines))
+                query += 1
+        size = path.stat().st_size
+        began = time.process_time()
+        rr.queries.read(path, map=Path(folder) / "map")
+        taken = time.process_time() - began
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+    return [
+        at_most("a LETOR file to a map, over scikit-learn's reading", taken / (size * SKLEARN), 3, "x", f"{taken:.1f} s"),
+        at_most("memory of the process", peak, 2, "GB", f"{size / 1e6:.0f} MB of text"),
+    ]
