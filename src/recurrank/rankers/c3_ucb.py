@@ -29,6 +29,9 @@ from recurrank.rankers.engines.scores import show_optimistic, unseen, widths
 from recurrank.rankers.options import Delta, Option
 from recurrank.rankers.ranker import Buffer, Items, Ranker, Seed, nothing_served, register
 
+DELTA = 1
+"""Where the numbers of the state have delta."""
+
 Ridge = Annotated[float, Option("lambda", above=0)]
 Discounts = Annotated[
     ArrayLike | None,
@@ -53,13 +56,13 @@ class State(NamedTuple):
     best: Ints  # (K,)
     top: Floats  # (K,)
     discounts: Floats  # (K,)
-    delta: Floats  # (1,)
+    numbers: Floats  # (2,) lambda and delta
 
 
 @hot
 def rank(state: State, rng: np.random.Generator, slate: Buffer) -> None:
     solve(state.regression)
-    show_optimistic(state, state.regression.theta, radius(state.regression, state.delta[0]), 1.0, slate)
+    show_optimistic(state, state.regression.theta, radius(state.regression, state.numbers[DELTA]), 1.0, slate)
 
 
 @hot
@@ -100,7 +103,7 @@ class C3UCB(Ranker):
         super().__init__(features, positions, rounds, seed)
         failure, ridge, gamma = self.record(delta=delta, ridge=ridge, discounts=discounts)
         common = unseen(self.catalogue, self.positions, ridge) | widths(self.catalogue)
-        self.state = State(**common, discounts=gamma, delta=np.array([failure]))
+        self.state = State(**common, discounts=gamma, numbers=np.array([ridge, failure]))
 
 
 register(State, C3UCB)
