@@ -129,6 +129,8 @@ class Fit:
             left.plot(places, row.conditional_perplexity_by_position, marker=".", label=row.model)
             curve = self.examination(row.model)
             right.plot(np.arange(1, len(curve) + 1), curve, marker=".", label=row.model)
+        for axes in (left, right):
+            axes.set_xticks(np.arange(1, max(len(row.perplexity_by_position) for row in self.rows) + 1))
         left.set(title="perplexity given the clicks above", xlabel="position")
         right.set(title="examined, typical page", xlabel="position", ylim=(0, 1.02))
         left.legend(frameon=False)
