@@ -1,4 +1,4 @@
-"""The pictures of docs/logs.md: ``python docs/make_log_pictures.py`` follows the page up to the service, in a folder of its own."""
+"""The pictures of docs/logs.md: ``python docs/make_log_pictures.py`` follows the page up to the service."""
 
 from __future__ import annotations
 
@@ -27,7 +27,6 @@ def main() -> None:
                 exec(compile(block, "logs.md", "exec"), names)
             else:
                 subprocess.run(["bash", "-euo", "pipefail", "-c", block], check=True)
-        print(sorted(str(path) for path in Path().rglob("*.*")))
         for made, kept in PICTURES.items():
             shutil.copyfile(made, DOCS / "img" / kept)
 
