@@ -1,0 +1,46 @@
+"""A warm start from a whole fit: ``python -m benchmarks.warm_start [RUNS]``.
+
+10^5 sessions logged by a middling order (attractions with noise of twice their spread), position-based users, a fit of the
+position-based model, its prior; regret of the first 10^4 rounds of Balanced with it over that without.
+"""
+
+from __future__ import annotations
+
+import sys
+
+import numpy as np
+
+import recurrank as rr
+from recurrank.logs.sessions import Sessions
+
+ITEMS, DIM, POSITIONS, SESSIONS, ROUNDS = 1_000, 5, 10, 100_000, 10_000
+
+
+def logged(problem: rr.Problem, seed: int) -> Sessions:
+    """Pages of a middling order: each session orders the items by attraction with noise."""
+    rng = np.random.default_rng(seed)
+    spread = problem.attraction.std()
+    items = np.empty((SESSIONS, POSITIONS), np.int32)
+    for begin in range(0, SESSIONS, 2_000):
+        scores = problem.attraction + 2 * spread * rng.standard_normal((2_000, ITEMS))
+        items[begin : begin + 2_000] = np.argsort(-scores, axis=1)[:, :POSITIONS]
+    clicks = rng.random(items.shape) < problem.attraction[items] / np.arange(1, POSITIONS + 1)
+    return Sessions(np.zeros(SESSIONS, np.int32), items, clicks.astype(np.uint8), [""], [str(i) for i in range(ITEMS)])
+
+
+def main(runs: int) -> None:
+    total = {"cold": 0.0, "warm": 0.0}
+    for seed in range(runs):
+        problem = rr.synthetic(items=ITEMS, dim=DIM, seed=seed)
+        model = rr.clicks.PositionBased(problem.attraction, examination=1 / np.arange(1, POSITIONS + 1))
+        catalogue = rr.Catalogue(problem.features, ids=[str(i) for i in range(ITEMS)])
+        prior = rr.fit(logged(problem, seed), "pbm", split="none").prior(catalogue, answers=3_000)
+        for label, believed in (("cold", None), ("warm", prior)):
+            ranker = rr.Balanced(catalogue, positions=POSITIONS, rounds=1_000_000, seed=seed, prior=believed)
+            total[label] += rr.simulate(ranker, model, rounds=ROUNDS, seed=seed).regret[-1]
+    share = total["warm"] / total["cold"]
+    print(f"{runs} runs: cold {total['cold'] / runs:.1f}, warm {total['warm'] / runs:.1f} clicks lost: {share:.0%}")
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]) if len(sys.argv) > 1 else 4)
