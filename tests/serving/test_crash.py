@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-import os
-import random
-import signal
-import subprocess
-import sys
-import threading
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from tests.serving.forked import crashed, forking
 
 from recurrank.serving.events import Kind, unpack_items
 from recurrank.serving.fold import new_fold
@@ -62,44 +57,14 @@ def serve(address, round_):
 
 with tempfile.TemporaryDirectory() as folder:
     started(f"sqlite:///{folder}/x.db", "loaded").close()  # what is compiled is loaded once, for all of them
-for line in sys.stdin:
-    server = os.fork()
-    if server == 0:
-        serve(*line.split())
-    os.waitpid(server, 0)
-    say("over")
 """
 """A process that makes servers: each line of its input, a store and a number, is a server of its own, until that is killed."""
 
 
 @pytest.fixture(scope="module")
 def servers():
-    command = [sys.executable, "-c", SERVERS]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+    with forking(SERVERS) as process:
         yield process
-        process.stdin.close()
-        assert process.wait(timeout=60) == 0
-
-
-def crashed(servers: subprocess.Popen, address: str, round_: int) -> list[list[str]]:
-    """What a server acknowledged until it was killed at a random moment."""
-    servers.stdin.write(f"{address} {round_}\n")
-    servers.stdin.flush()
-    acknowledged: list[list[str]] = []
-    moment = random.Random(round_)
-    enough, server = moment.randint(2, 100), 0
-    for line in servers.stdout:
-        words = line.split()
-        if words[0] == "over":
-            return acknowledged
-        if words[0] == "ready":
-            server = int(words[1])
-        else:
-            acknowledged.append(words)
-        if server and len(acknowledged) >= enough:
-            threading.Timer(moment.uniform(0, 0.02), os.kill, (server, signal.SIGKILL)).start()
-            server = 0
-    raise AssertionError(servers.stderr.read())
 
 
 def checked(address: str, acknowledged: list[list[str]]) -> None:
@@ -137,7 +102,7 @@ def test_killed_again_and_again(kind, tmp_path, request, servers):
     address = f"sqlite:///{tmp_path}/x.db" if kind == "sqlite" else request.getfixturevalue("database")
     acknowledged = []
     for round_ in range(ROUNDS if kind == "sqlite" else 5):
-        acknowledged += crashed(servers, address, round_)
+        acknowledged += crashed(servers, address, round_, 2, 100)
         if round_ % 5 == 4:
             checked(address, acknowledged)
     assert len(acknowledged) > 100

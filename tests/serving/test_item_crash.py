@@ -2,14 +2,8 @@
 
 from __future__ import annotations
 
-import os
-import random
-import signal
-import subprocess
-import sys
-import threading
-
 import pytest
+from tests.serving.forked import crashed, forking
 
 from recurrank.serving.audit import replay
 from recurrank.serving.events import Kind, unpack_request
@@ -82,43 +76,13 @@ def serve(address, round_):
 
 with tempfile.TemporaryDirectory() as folder:
     started(f"sqlite:///{folder}/x.db").close()  # what is compiled is loaded once, for all of them
-for line in sys.stdin:
-    server = os.fork()
-    if server == 0:
-        serve(*line.split())
-    os.waitpid(server, 0)
-    say("over")
 """
 
 
 @pytest.fixture(scope="module")
 def servers():
-    command = [sys.executable, "-c", SERVERS]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+    with forking(SERVERS) as process:
         yield process
-        process.stdin.close()
-        assert process.wait(timeout=60) == 0
-
-
-def crashed(servers: subprocess.Popen, address: str, round_: int) -> list[list[str]]:
-    """What a server said until it was killed at a random moment."""
-    servers.stdin.write(f"{address} {round_}\n")
-    servers.stdin.flush()
-    said: list[list[str]] = []
-    moment, server = random.Random(round_), 0
-    enough = moment.randint(30, 200)
-    for line in servers.stdout:
-        words = line.split()
-        if words[0] == "over":
-            return said
-        if words[0] == "ready":
-            server = int(words[1])
-        else:
-            said.append(words)
-        if server and len(said) >= enough:
-            threading.Timer(moment.uniform(0, 0.02), os.kill, (server, signal.SIGKILL)).start()
-            server = 0
-    raise AssertionError(servers.stderr.read())
 
 
 def checked(address: str, gone: set[str]) -> None:
@@ -152,7 +116,7 @@ def test_killed_while_items_come_and_go(kind, tmp_path, request, servers, soakin
     gone: set[str] = set()
     for round_ in range(20 if soaking else 5 if kind == "sqlite" else 2):
         before = set(gone)
-        for what, *words in crashed(servers, address, round_):
+        for what, *words in crashed(servers, address, round_, 30, 200):
             assert what in ("gone", "r"), words
             if what == "gone":
                 gone.update(words)

@@ -1,4 +1,4 @@
-"""``recurrank field``: everything that is registered, on every kind of problem that there is."""
+"""``recurrank field``: everything that is registered, on every kind of problem."""
 
 from __future__ import annotations
 

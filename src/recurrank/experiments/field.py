@@ -1,4 +1,4 @@
-"""The benchmark of the field: everything that is registered, on every kind of problem that there is, in one call.
+"""The benchmark of the field: everything that is registered, on every kind of problem, in one call.
 
 A *family* is a suite whose rankers meet the same kind of problem:
 

@@ -21,7 +21,7 @@ from recurrank.queries.parsing import MOST_LABEL
 
 FORMAT = 1
 HEAD = 128
-"""Bytes before the numbers of a .npy file of any size that there is."""
+"""Bytes before the numbers of a .npy file, whatever its size."""
 OURS = ("features.npy", "labels.npy", "offsets.npy", "queries.npy", "about.json")
 
 

@@ -39,7 +39,7 @@ TABLES: dict[str, dict[int, tuple[list[float], list[float]]]] = {
         4: ([0.4, 0.6, 0.7, 0.8, 0.9], [0.1, 0.2, 0.3, 0.4, 0.5]),
     },
 }
-"""Probabilities of a click and of stopping by label, for the highest label that there is."""
+"""Probabilities of a click and of stopping by label, by the collection's highest label."""
 NAMES = (*TABLES, "position")
 NOISE = 0.1
 """The attraction of an irrelevant document to users of ``position``."""

@@ -15,7 +15,7 @@ One item and the position to show it at, when neither attraction nor examination
 | lines 17-27, elimination           | ``plan``                                                                   |
 
 A sweep over the rows shows every remaining item at one random position, a sweep over the columns one random item at every
-remaining position; what is eliminated is replaced by who eliminated it. Guarantee: regret O((L + K) log(T) / (mu Delta)), mu
+remaining position; what is eliminated is replaced by what eliminated it. Guarantee: regret O((L + K) log(T) / (mu Delta)), mu
 being the least of the means of u and of v.
 
 A page has K positions, and the paper fills one. Here the others show the best-known items in order, those of the last stage;

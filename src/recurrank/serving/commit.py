@@ -104,7 +104,7 @@ class Committer:
             loop.call_later(PATROL, self._patrol, loop)
 
     def _patrol(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Refuse who has waited for too long. By looks, not by a clock: time that the process was stopped does not count."""
+        """Refuse requests that have waited for too long, counted in looks: time that the process was stopped does not count."""
         self._looks += 1
         with self._wake:
             late = [job for job in self._waiting if job.loop is loop and self._looks - job.since > PATIENCE]

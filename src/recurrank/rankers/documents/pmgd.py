@@ -13,7 +13,7 @@ document; a candidate wins where it is expected to have more credited clicks tha
 | P(c contributed the document at k) | ``State.memory[k, c]`` |
 | the preference of c over theta | :func:`preferred` |
 
-The paper estimates the expectation from 10,000 samples of who contributed what. Here it is computed: the difference of the two
+The paper estimates the expectation from 10,000 samples of the contributions. Here it is computed: the difference of the two
 counts is a sum of independent steps of -1, 0 and 1, one per click.
 """
 

@@ -145,7 +145,7 @@ class Head(NamedTuple):
 
 
 class Snapshot(NamedTuple):
-    """A ranker's state after the event ``seq``. The digest is checked by who reads it."""
+    """A ranker's state after the event ``seq``. The digest is checked by its reader."""
 
     seq: int
     digest: str
