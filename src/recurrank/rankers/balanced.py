@@ -20,11 +20,12 @@ ones is dropped, and a block is cut where every item above the cut is better tha
 |--------------------------------|------------------------------------------------------------------------|
 | block: k, m, items             | ``Block.first``, ``Block.width``, ``Block.items``                      |
 | V_i, b_i of a block            | ``State.moments``, ``State.sums``, weighted by 1 / variance of a click |
-| theta, scales s_i, information | ``_estimate``                                                          |
+| theta, scales s_i, information | ``engines/profiling.py``                                               |
 | W_k, what a position is worth  | ``_weights``                                                           |
 | samples, gains and costs       | ``State.first``; ``State.asked``, ``gain``, ``cost``; filled by look   |
 | account                        | ``State.account``                                                      |
-| certificates                   | ``_certify``                                                           |
+| certificates                   | ``_certify``, ``engines/certificates.py``                              |
+| a round                        | ``engines/balanced_rounds.py``                                         |
 
 What is proved and what is only measured is in docs/balanced.md.
 """
@@ -33,25 +34,34 @@ from __future__ import annotations
 
 import hashlib
 import math
-from dataclasses import dataclass
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from recurrank._arrays import Bools, Floats, Ints
-from recurrank._compiled import hot, inner
+from recurrank._arrays import Floats, Ints
 from recurrank.catalogue.rows import one_thread
-from recurrank.rankers.engines.certificates import Alone, divided
+from recurrank.rankers.engines.balanced_rounds import (
+    ANSWERS,
+    CERTIFIED,
+    KEY,
+    NEXT,
+    State,
+    learn,
+    propensity,
+    rank,
+    recall,
+    served,
+)
+from recurrank.rankers.engines.certificates import Alone, Block, divided
 from recurrank.rankers.engines.coordinates import Coordinates
 from recurrank.rankers.engines.pieces import farthest, leaders_first
-from recurrank.rankers.engines.placing import show_leaders, show_tried
 from recurrank.rankers.engines.posterior import candidates, look
-from recurrank.rankers.engines.propensity import FIRST, WIDTH, one_tried_per_block
+from recurrank.rankers.engines.profiling import profiled
 from recurrank.rankers.knowledge import Knowledge, KnownBlock
 from recurrank.rankers.options import Delta, Option
 from recurrank.rankers.prior import BelievedBefore, Prior, combine
-from recurrank.rankers.ranker import Buffer, Items, Seed, register
+from recurrank.rankers.ranker import Items, Seed, register
 from recurrank.rankers.restocking import Restocking
 from recurrank.rankers.states import flatten
 from recurrank.rankers.stock import Stock
@@ -68,169 +78,9 @@ CERTIFY = 1.1
 """Blocks are certified when the answers have grown by this factor."""
 NARROW, WIDE = 1.0, (1.0, 2.0)
 """Standard deviations of samples: of usual rounds, and of balance rounds, in turn."""
-BALANCE, SHARE = 0.2, 2.5
-"""The share f of balance rounds, and how much of what an order may lose is paid in: f * SHARE = half of it."""
 BETA = 5.0
 """Widths of a difference that certify it, where the setting is "tuned"."""
-INSURANCE = 2e-4
-"""The share of the worst that may be the case that is spent on the least known item, whatever the samples say."""
 LEAST_VARIANCE = 0.02
-KEY, ROW = 0, 3
-ANSWERS, NEXT, CERTIFIED = 0, 1, 2
-ACCOUNT_BITS, COST_BITS, POSITION = 20, 32, (1 << 20) - 1
-"""A slate's second mark: its block's first position, the account that paid for the tried item, and how much, as a float32."""
-
-
-class State(NamedTuple):
-    """B blocks, S samples each; all data sets, one a block that has something to find out, in the order of positions."""
-
-    features: Floats  # (L, r) coordinates in which the optimal design has unit moments
-    leaders: Ints  # (K,) the best-known items in order
-    block: Ints  # (B, 4) key, first position, width, and its data set (-1: one item, nothing to find out)
-    first: Ints  # (B, S) what to show first in usual rounds
-    asked: Ints  # (B, S + 1) what balance rounds ask for, -1 for nothing; at the end, the least known item
-    gain: Floats  # (B, S + 1) what the present order may be losing a round
-    cost: Floats  # (B, S + 1) what it costs to ask
-    account: Floats  # (B, 2) what may be spent: on what samples ask for, and on the least known item
-    moments: Floats  # (D, r, r)
-    sums: Floats  # (D, r)
-    weight: Floats  # (L,) one over the variance of a click on the item, where it stands first
-    shown: Floats  # (K, r) sums of what was shown at each position
-    clicks: Ints  # (K,)
-    key: Ints  # (D,) of data sets, as slates call them
-    clock: Ints  # (3,) answers; of these, when to estimate next, and when blocks were certified last
-
-
-@hot
-def rank(state: State, rng: np.random.Generator, slate: Buffer) -> None:
-    """One item a block out of order, if any; the leaders in order below it."""
-    marks, marked = slate.marks, 0
-    for b in range(state.block.shape[0]):
-        k, stop = state.block[b, FIRST], state.block[b, FIRST] + state.block[b, WIDTH]
-        if state.block[b, ROW] >= 0:
-            marks[marked, 0] = state.block[b, KEY]
-            tried, account, cost = _choose(state, rng, b)
-            marks[marked, 1] = k | account << ACCOUNT_BITS | np.int64(np.float32(cost).view(np.int32)) << COST_BITS
-            marked += 1
-            show_tried(slate.items, state.leaders, k, stop, tried)
-        else:
-            show_leaders(slate.items, state.leaders, k, stop)
-    if marked < len(marks):
-        marks[marked, 0] = -1
-
-
-@hot
-def _choose(state: State, rng: np.random.Generator, b: int) -> tuple[int, int, float]:
-    """What block b shows first; which of its accounts pays for it, counted from 1 (0: none), and how much."""
-    balance, samples = rng.random() < BALANCE, state.first.shape[1]
-    s = int(rng.random() * samples)
-    if balance:
-        account = state.account
-        account[b, 0] += SHARE * state.gain[b, s]
-        account[b, 1] += INSURANCE / BALANCE * state.gain[b, samples]
-        if state.asked[b, samples] >= 0 and account[b, 1] >= state.cost[b, samples]:
-            account[b, 1] -= state.cost[b, samples]
-            return int(state.asked[b, samples]), 2, float(state.cost[b, samples])
-        if state.asked[b, s] >= 0 and account[b, 0] >= state.cost[b, s]:
-            account[b, 0] -= state.cost[b, s]
-            return int(state.asked[b, s]), 1, float(state.cost[b, s])
-    return int(state.first[b, s]), 0, 0.0
-
-
-@hot
-def recall(state: State, before: Floats) -> None:
-    """Both accounts of each block."""
-    for b in range(len(state.account)):
-        before[2 * b], before[2 * b + 1] = state.account[b, 0], state.account[b, 1]
-
-
-@inner
-def share(state: State, before: Floats, slate: Buffer, b: int, item: int) -> float:
-    """The probability with which :func:`_choose` took this item: a sum over its tables."""
-    if state.block[b, ROW] < 0:
-        return 1.0 if state.leaders[state.block[b, FIRST]] == item else 0.0
-    first, asked, gain, cost, samples = state.first[b], state.asked[b], state.gain[b], state.cost[b], state.first.shape[1]
-    insured = asked[samples] >= 0 and before[2 * b + 1] + INSURANCE / BALANCE * gain[samples] >= cost[samples]
-    usual, balance = 0, samples * (asked[samples] == item) if insured else 0
-    for s in range(samples):
-        usual += first[s] == item
-        if not insured:
-            affordable = asked[s] >= 0 and before[2 * b] + SHARE * gain[s] >= cost[s]
-            balance += (asked[s] if affordable else first[s]) == item
-    return float(((1 - BALANCE) * usual + BALANCE * balance) / samples)
-
-
-propensity = one_tried_per_block(share)
-
-
-@hot
-def served(state: State, slate: Buffer) -> None:
-    """A copy has served this slate: accounts get what a round pays in on average, and pay what the slate has cost."""
-    samples = state.first.shape[1]
-    for i in range(len(slate.marks)):
-        if slate.marks[i, 0] < 0:
-            break
-        account, cost = slate.marks[i, 1] >> ACCOUNT_BITS & 3, np.int32(slate.marks[i, 1] >> COST_BITS).view(np.float32)
-        for b in range(state.block.shape[0]):
-            if state.block[b, KEY] == slate.marks[i, 0] and state.block[b, ROW] >= 0:
-                paid = 0.0
-                for s in range(samples):
-                    paid += state.gain[b, s]
-                state.account[b, 0] += BALANCE * SHARE * paid / samples
-                state.account[b, 1] += INSURANCE * state.gain[b, samples]
-                if account > 0:
-                    state.account[b, account - 1] -= cost
-
-
-@hot
-def learn(state: State, slate: Buffer, clicks: Bools) -> bool:
-    """A click or none for every data set whose set of items above still stands. True when it is time to estimate."""
-    features, dim = state.features, state.features.shape[1]
-    for i in range(len(slate.marks)):
-        if slate.marks[i, 0] < 0:
-            break
-        row = -1
-        for r in range(len(state.key)):
-            if state.key[r] == slate.marks[i, 0]:
-                row = r
-        k = slate.marks[i, 1] & POSITION
-        if row < 0 or not 0 <= k < len(slate.items):
-            continue
-        x = slate.items[k]
-        w = state.weight[x]
-        for p in range(dim):
-            wp = w * features[x, p]
-            for q in range(dim):
-                state.moments[row, p, q] += wp * features[x, q]
-            state.sums[row, p] += wp * clicks[k]
-    for k in range(len(slate.items)):
-        if state.weight[slate.items[k]] > 0:
-            state.clicks[k] += clicks[k]
-            for p in range(dim):
-                state.shown[k, p] += features[slate.items[k], p]
-    state.clock[ANSWERS] += 1
-    return bool(state.clock[ANSWERS] >= state.clock[NEXT])
-
-
-@dataclass
-class Block:
-    """Neighbouring positions and the items that compete for them, best-known first as of the last certification."""
-
-    key: int
-    first: int
-    width: int
-    items: NDArray[np.int32]
-    least: tuple[int, float] | None = None  # of a large block just certified: its least known item and the width of that
-
-    @property
-    def positions(self) -> range:
-        """Its positions, counted from 0."""
-        return range(self.first, self.first + self.width)
-
-    @property
-    def size(self) -> int:
-        """How many items."""
-        return len(self.items)
 
 
 class Balanced(Restocking):
@@ -393,29 +243,8 @@ class Balanced(Restocking):
         return any(block.size > self.large for block in self.blocks)
 
     def _estimate(self) -> tuple[Floats, Floats]:
-        """Theta from all data sets together, and the information left when the scales s_i are profiled out.
-
-        theta = (I + sum s_i^2 V_i)^-1 sum s_i b_i,  s_i = theta'b_i / theta'V_i theta, falling, s_1 = 1, in turns;
-        J = I + V_1 + sum_{i>1} s_i^2 (V_i - V_i theta theta'V_i / theta'V_i theta). V_i and b_i are divided by variances.
-        """
-        moments, sums = self.state.moments, self.state.sums
-        dim = moments.shape[1]
-        scales = np.zeros(len(moments))
-        scales[0] = 1.0
-        theta = np.linalg.solve(np.eye(dim) + moments[0], sums[0])
-        for _ in range(3 if len(moments) > 1 else 0):
-            for i in range(1, len(moments)):
-                seen = theta @ moments[i] @ theta
-                scale = theta @ sums[i] / seen if seen > 0 else 0.0
-                scales[i] = min(max(scale, 0.0), scales[i - 1] or 1.0)
-            information = np.eye(dim) + np.tensordot(scales**2, moments, 1)
-            theta = np.linalg.solve(information, scales @ sums)
-        left = np.eye(dim) + moments[0]
-        for i in range(1, len(moments)):
-            image = moments[i] @ theta
-            if scales[i] > 0 and theta @ image > 0:
-                left = left + scales[i] ** 2 * (moments[i] - np.outer(image, image) / (theta @ image))
-        self._scales = scales
+        """Theta from all data sets together and from the prior, and the information left when the scales are profiled out."""
+        theta, left, self._scales = profiled(self.state.moments, self.state.sums)
         if self._believed is None:
             return theta, left
         map_ = self._coordinates.map

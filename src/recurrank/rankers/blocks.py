@@ -76,6 +76,12 @@ class ClosedBlock:
     theta: Floats = field(repr=False)
 
 
+BLOCK_VALUES = ("id", "key", "phase", "first", "width", "size", "parent", "opened")
+BLOCK_ARRAYS = ("leaders", "explored", "visits")
+CLOSED_VALUES = ("id", "phase", "first", "width", "items", "parent", "opened", "closed")
+"""What is saved of blocks besides their members."""
+
+
 def packed(members: NDArray[np.int32] | None, catalogue: int) -> np.ndarray[Any, Any]:
     """Nothing for the whole catalogue; one bit per item of the catalogue where that is shorter than four bytes per member."""
     if members is None:

@@ -40,17 +40,31 @@ import numpy as np
 
 from recurrank._arrays import Bools, Floats, Ints
 from recurrank._compiled import hot, inner
+from recurrank.rankers.engines.batches import (
+    BATCH,
+    CANDIDATES,
+    DECISIONS,
+    DRIFT_LIMIT,
+    LAST,
+    MARGIN,
+    NO_LIMIT,
+    OUTSIDE,
+    PRECISION,
+    SCANNED,
+    SCANS,
+    SPREAD,
+    SPREAD_LIMIT,
+    STALE,
+    WIDTH,
+    certify,
+    since_scan,
+)
 from recurrank.rankers.engines.optimism import insert
 from recurrank.rankers.engines.propensity import certain
 from recurrank.rankers.engines.regression import Regression, add, dot, no_data, solve, whiten
 from recurrank.rankers.options import Option, Sigma
 from recurrank.rankers.ranker import Buffer, Items, Ranker, Seed, register
 
-# places in State.numbers
-WIDTH, PRECISION, DRIFT_LIMIT, SPREAD_LIMIT, SPREAD, MARGIN, OUTSIDE = 0, 1, 2, 3, 4, 5, 6
-# places in State.counts
-BATCH, STALE, CANDIDATES, LAST, SCANNED, SCANS, DECISIONS = 0, 1, 2, 3, 4, 5, 6
-NO_LIMIT = 1e300
 SLACK = 0.02
 GROWN = 1.01
 """How much more data, as a factor, a ranker takes in from its copies before it looks for candidates again."""
@@ -160,7 +174,7 @@ def decide(state: State) -> None:
     if not _from_candidates(state):
         _scan(state)
         _from_candidates(state)
-    _certify(state)
+    certify(state)
     state.counts[BATCH] += 1
     state.counts[DECISIONS] += 1
     state.counts[STALE] = 0
@@ -172,20 +186,6 @@ def _raw(state: State, item: int) -> float:
     x = state.features[item]
     square = whiten(state.regression.factor, x, state.z[len(state.best)])
     return dot(x, state.regression.theta) + float(state.numbers[WIDTH]) * math.sqrt(square)
-
-
-@inner
-def _since_scan(state: State) -> tuple[float, float]:
-    """Theta - theta_s in the norm of M_s = F F', that is |F' (theta - theta_s)|; and what it does to the centre's score."""
-    theta, then, factor = state.regression.theta, state.scanned_theta, state.scanned_factor
-    moved, shift = 0.0, 0.0
-    for j in range(len(theta)):
-        shift += state.centre[j] * (theta[j] - then[j])
-        part = 0.0
-        for i in range(j, len(theta)):
-            part += factor[i, j] * (theta[i] - then[i])
-        moved += part * part
-    return math.sqrt(moved), shift
 
 
 @inner
@@ -201,7 +201,7 @@ def _from_candidates(state: State) -> bool:
         state.raw[c] = raw
         count = insert(state.best, state.score, count, item, min(raw, 1.0))
     bar = state.score[size - 1]
-    moved, shift = _since_scan(state)
+    moved, shift = since_scan(state)
     if moved > state.numbers[MARGIN]:
         return False
     # Items beyond LAST were not looked at: fine while K items before them reach 1 and win every tie.
@@ -264,105 +264,6 @@ def _scan(state: State) -> None:
     state.counts[LAST] = last
     state.numbers[OUTSIDE] = outside
     state.numbers[MARGIN] = margin
-
-
-@inner
-def _certify(state: State) -> None:
-    """The shown items whitened, and how far drift and spread may go before their order or choice could change."""
-    size, d = len(state.best), len(state.drift)
-    c, factor, theta = state.numbers[WIDTH], state.regression.factor, state.regression.theta
-    for i in range(d):
-        state.drift[i] = 0.0
-    state.numbers[SPREAD] = 0.0
-    drift, shrink = NO_LIMIT, 1.0
-    for k in range(size):
-        x = state.features[state.best[k]]
-        state.length[k] = whiten(factor, x, state.z[k])
-        state.estimate[k] = dot(x, theta)
-        state.score[k] = state.estimate[k] + c * math.sqrt(state.length[k])  # raw from here on
-    bar = state.score[size - 1]
-    for k in range(size):
-        raw, own = state.score[k], math.sqrt(state.length[k])
-        if raw >= 1.0:  # must stay at 1
-            drift, shrink = _tighten(drift, shrink, raw - 1.0, own, c * own)
-        else:
-            drift = min(drift, (1.0 - raw) / own) if own > 0 else drift  # must stay below
-        if k > 0 and state.score[k] < 1.0:  # must stay below the one above, unless that is at 1 and stays there
-            above = state.score[k - 1]
-            if above < 1.0:
-                drift, shrink = _pair(state, drift, shrink, k - 1, state.features[state.best[k]], above - raw)
-    last = state.best[size - 1]
-    for index in range(state.counts[CANDIDATES]):
-        item = state.candidates[index]
-        if _shown(state, item):
-            continue
-        x, raw = state.features[item], state.raw[index]
-        if bar < 1.0:  # must stay below the last shown one
-            drift, shrink = _pair(state, drift, shrink, size - 1, x, bar - raw)
-        elif item < last:  # must stay below 1; if it comes after the last shown one it loses the tie anyway
-            own = math.sqrt(whiten(factor, x, state.z[size]))
-            drift = min(drift, (1.0 - raw) / own) if own > 0 else drift
-    state.numbers[DRIFT_LIMIT] = 0.999 * drift * drift if drift < 1e150 else NO_LIMIT
-    # 1 - 1/sqrt(1 + S) <= shrink
-    state.numbers[SPREAD_LIMIT] = 0.999 * (1 / (1 - shrink) ** 2 - 1) if shrink < 1.0 else NO_LIMIT
-    _certify_outside(state, min(bar, 1.0))
-
-
-@inner
-def _tighten(drift: float, shrink: float, gap: float, distance: float, width: float) -> tuple[float, float]:
-    """Half of the gap for the drift of theta, half for the shrinking of the width above."""
-    if distance > 0:
-        drift = min(drift, gap / (2 * distance))
-    if width > 0:
-        shrink = min(shrink, gap / (2 * width))
-    return drift, shrink
-
-
-@inner
-def _pair(state: State, drift: float, shrink: float, k: int, x: Floats, gap: float) -> tuple[float, float]:
-    """Shown item k must stay above x."""
-    size = len(state.best)
-    whiten(state.regression.factor, x, state.z[size])
-    distance = 0.0
-    for i in range(len(x)):
-        distance += (state.z[k, i] - state.z[size, i]) ** 2
-    if distance == 0.0 and gap == 0.0:
-        return drift, shrink  # the same features: always tied, and the number decides
-    return _tighten(drift, shrink, gap, math.sqrt(distance), state.numbers[WIDTH] * math.sqrt(state.length[k]))
-
-
-@inner
-def _shown(state: State, item: int) -> bool:
-    shown = False
-    for k in range(len(state.best)):
-        shown |= state.best[k] == item
-    return shown
-
-
-@inner
-def _certify_outside(state: State, bar: float) -> None:
-    """Limit the drift so that what is not a candidate stays out until the next decision looks again.
-
-    In a batch theta moves by at most ``drift`` in the norm of M_r, and M_r dominates M_s. So both the distance from the
-    last scan and the room between the bar and what is outside shrink by no more than the terms below.
-    """
-    if state.counts[CANDIDATES] == len(state.features):
-        return
-    size = len(state.best)
-    moved, shift = _since_scan(state)
-    drift = state.numbers[MARGIN] - moved
-    # the bar against what is outside, relative to the centre: the last shown item's own distance from the centre
-    room = bar - state.numbers[OUTSIDE] - shift
-    centre = math.sqrt(whiten(state.regression.factor, state.centre, state.z[size]))
-    reach = centre if bar >= 1.0 else centre + math.sqrt(state.length[size - 1])
-    if reach > 0:
-        drift = min(drift, room / (2 * reach))
-    if bar < 1.0:
-        width = state.numbers[WIDTH] * math.sqrt(state.length[size - 1])
-        shrink = room / (2 * width) if width > 0 else 1.0
-        limit = 0.999 * (1 / (1 - shrink) ** 2 - 1) if shrink < 1.0 else NO_LIMIT
-        state.numbers[SPREAD_LIMIT] = max(0.0, min(state.numbers[SPREAD_LIMIT], limit))
-    state.numbers[DRIFT_LIMIT] = min(state.numbers[DRIFT_LIMIT], max(drift, 0.0) ** 2)
 
 
 def proved(ranker: Ranker) -> float:

@@ -15,7 +15,7 @@ its first position), drops and orders them, splits where estimates are far apart
 | T(a)                           | ``Block.visits``; ``State.short`` is what is left of it                |
 | D = {(beta, zeta)}             | ``Block.visits`` and ``State.clicks`` a explored item                  |
 | V, S, theta_hat = V^+ S        | ``_estimate``                                                          |
-| epsilon_i, u_i, A_i, K_i       | ``split``                                                              |
+| epsilon_i, u_i, A_i, K_i       | ``engines/splitting.py``; what is asked for: ``engines/asking.py``     |
 
 Guarantee (Theorem 1): with delta = 1/sqrt(T), regret at most C K sqrt(d T log(L T)) under every click model that
 satisfies Assumptions 1 to 3 (``recurrank.clicks.assumptions`` checks them) with attraction linear in the features.
@@ -29,21 +29,36 @@ from __future__ import annotations
 import hashlib
 import math
 from dataclasses import replace
-from typing import Annotated, Any, Literal, NamedTuple, Self
+from typing import Annotated, Any, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from recurrank._arrays import Bools, Floats, Ints
-from recurrank._compiled import hot, inner, sweep
+from recurrank._compiled import hot
 from recurrank.catalogue.rows import SMALLEST_SCALE, Rows, one_thread, products
 from recurrank.catalogue.scan import Best
 from recurrank.design.basis import basis_of, rebase
 from recurrank.design.optimal import optimal_design
 from recurrank.design.spanner import spanner_design
-from recurrank.rankers.blocks import Block, ClosedBlock, packed, unpacked
+from recurrank.rankers.blocks import BLOCK_ARRAYS, BLOCK_VALUES, CLOSED_VALUES, Block, ClosedBlock, packed, unpacked
+from recurrank.rankers.engines.asking import (
+    KEY,
+    START,
+    STOP,
+    State,
+    answered,
+    assembled,
+    draw,
+    drop,
+    propensity,
+    recall,
+    row_of,
+    served,
+)
 from recurrank.rankers.engines.placing import show_leaders, show_tried
-from recurrank.rankers.engines.propensity import FIRST, WIDTH, one_tried_per_block
+from recurrank.rankers.engines.propensity import FIRST, WIDTH
+from recurrank.rankers.engines.splitting import split
 from recurrank.rankers.knowledge import Knowledge, KnownBlock
 from recurrank.rankers.options import Delta, Option
 from recurrank.rankers.prior import BelievedBefore, Prior
@@ -53,29 +68,7 @@ from recurrank.rankers.states import flatten
 from recurrank.rankers.stock import Stock
 
 ESTIMATE_DECIMALS = 10
-STRIDE = 16
 LEARNED, SURPLUS, LATE = 0, 1, 2
-KEY, START, STOP = 0, 3, 4
-
-
-class State(NamedTuple):
-    """All blocks at once. B blocks; E explored items, those of one block next to each other.
-
-    In slates and here a block goes by its *key*, a digest of what it is: positions, items and ancestors. Two copies of a
-    ranker that went different ways (a restored one, and the one that crashed after it was saved) so never mistake each
-    other's blocks for their own.
-    """
-
-    leaders: Ints  # (K,) the first m items of each block, in order, at the block's positions
-    block: Ints  # (B, 5) key, first position, width m, and where its explored items start and stop
-    explored: Ints  # (E,) items
-    short: Ints  # (E,) answers still missing of T(a)
-    out: Ints  # (E,) slates that explore this item and are not answered yet
-    left: Ints  # (E,) max(short - out, 0): answers that nobody has been asked for yet
-    clicks: Ints  # (E,) clicks among the answers
-    open: Ints  # (B,) sum over the block of left
-    missing: Ints  # (B,) sum over the block of short
-    counts: Ints  # (3,) answers learned, surplus, late
 
 
 @hot
@@ -84,7 +77,7 @@ def rank(state: State, rng: np.random.Generator, slate: Buffer) -> None:
     marks, marked = slate.marks, 0
     for b in range(state.block.shape[0]):
         k, stop = state.block[b, FIRST], state.block[b, FIRST] + state.block[b, WIDTH]
-        entry = _draw(state, rng, b)
+        entry = draw(state, rng, b)
         if entry >= 0:
             marks[marked, 0], marks[marked, 1] = state.block[b, KEY], entry - state.block[b, START]
             marked += 1
@@ -96,37 +89,6 @@ def rank(state: State, rng: np.random.Generator, slate: Buffer) -> None:
         marks[marked, 0] = -1
 
 
-@inner
-def _draw(state: State, rng: np.random.Generator, b: int) -> int:
-    """An explored item of block b, drawn in proportion to what is still to be asked; -1 if the block explores none.
-
-    When all that is missing has been asked for and not answered, some of it may be lost: ask for it again.
-    """
-    start, stop = state.block[b, START], state.block[b, STOP]
-    if start == stop:
-        return -1
-    again = state.open[b] == 0
-    share = state.short if again else state.left
-    at = int(rng.random() * (state.missing[b] if again else state.open[b]))
-    while start + STRIDE <= stop:  # long strides first, each summed in a few instructions
-        several = 0
-        for e in range(start, start + STRIDE):
-            several += share[e]
-        if at < several:
-            break
-        at -= several
-        start += STRIDE
-    for e in range(start, stop):
-        if at < share[e]:
-            if not again:
-                state.left[e] -= 1
-                state.open[b] -= 1
-            state.out[e] += 1
-            return e
-        at -= share[e]
-    return -1  # cannot be: the shares add up to what was drawn from
-
-
 @hot
 def learn(state: State, slate: Buffer, clicks: Bools) -> bool:
     """Lines 4-5: one more (beta, zeta) for each block that is still the one that asked. True when a block has all."""
@@ -134,12 +96,12 @@ def learn(state: State, slate: Buffer, clicks: Bools) -> bool:
     for i in range(len(slate.marks)):
         if slate.marks[i, 0] < 0:
             break
-        b = _row(state, slate.marks[i, 0], i)
+        b = row_of(state, slate.marks[i, 0], i)
         if b < 0 or not 0 <= slate.marks[i, 1] < state.block[b, STOP] - state.block[b, START]:
             state.counts[LATE] += 1
             continue
         entry = state.block[b, START] + slate.marks[i, 1]
-        _answered(state, b, entry)
+        answered(state, b, entry)
         if state.short[entry] == 0:
             state.counts[SURPLUS] += 1
             continue
@@ -152,80 +114,6 @@ def learn(state: State, slate: Buffer, clicks: Bools) -> bool:
         state.counts[LEARNED] += 1
         due |= state.missing[b] == 0
     return due
-
-
-@inner
-def _row(state: State, block: int, guess: int) -> int:
-    """The row of the block with this key, most likely the guess; -1 if it is closed."""
-    if guess < len(state.open) and state.block[guess, KEY] == block:
-        return guess
-    for b in range(len(state.open)):
-        if state.block[b, KEY] == block:
-            return b
-    return -1
-
-
-@inner
-def _answered(state: State, b: int, entry: int) -> None:
-    """One slate less is out: if its item is short of answers, there is one more to ask for."""
-    if state.out[entry] > 0:
-        state.out[entry] -= 1
-        if state.short[entry] > state.out[entry]:
-            state.left[entry] += 1
-            state.open[b] += 1
-
-
-@hot
-def served(state: State, slate: Buffer) -> None:
-    """What :func:`rank` does to the state when it draws this slate."""
-    marks = slate.marks
-    for i in range(len(marks)):
-        if marks[i, 0] < 0:
-            break
-        b = _row(state, marks[i, 0], i)
-        if b >= 0 and 0 <= marks[i, 1] < state.block[b, STOP] - state.block[b, START]:
-            entry = state.block[b, START] + marks[i, 1]
-            if state.short[entry] > state.out[entry]:
-                state.left[entry] -= 1
-                state.open[b] -= 1
-            state.out[entry] += 1
-
-
-@hot
-def drop(state: State, slate: Buffer) -> None:
-    """The reverse, for a slate whose answer will not come."""
-    marks = slate.marks
-    for i in range(len(marks)):
-        if marks[i, 0] < 0:
-            break
-        b = _row(state, marks[i, 0], i)
-        if b >= 0 and 0 <= marks[i, 1] < state.block[b, STOP] - state.block[b, START]:
-            _answered(state, b, state.block[b, START] + marks[i, 1])
-
-
-@hot
-def recall(state: State, before: Floats) -> None:
-    """How much was still to be asked for in each block."""
-    for b in range(len(state.open)):
-        before[b] = state.open[b]
-
-
-@inner
-def share(state: State, before: Floats, slate: Buffer, b: int, item: int) -> float:
-    """The probability with which :func:`_draw` took this item for block b: what was left of it, of all that was left."""
-    start, stop = state.block[b, START], state.block[b, STOP]
-    if start == stop:
-        return 1.0 if state.leaders[state.block[b, FIRST]] == item else 0.0
-    for e in range(start, stop):
-        if state.explored[e] == item:
-            if before[b] == 0:
-                return float(state.short[e] / state.missing[b])
-            drawn = before[b] > state.open[b] and item == slate.items[state.block[b, FIRST]]
-            return float((state.left[e] + drawn) / before[b])
-    return 0.0
-
-
-propensity = one_tried_per_block(share)
 
 
 class RecurRank(Restocking):
@@ -285,7 +173,7 @@ class RecurRank(Restocking):
         block = self._open(0, 1, 0, leaders, members, (explored, visits), parent=None)
         self._blocks: list[Block] = [block]
         self._next_id = 1
-        self.state = self._assemble(self._blocks, {}, Feedback(0, 0, 0))
+        self.state = assembled(self._blocks, {}, Feedback(0, 0, 0))
 
     def _settings(
         self, features: Items, positions: int, rounds: int, seed: Seed, prior: Any = None, **options: Any
@@ -331,7 +219,7 @@ class RecurRank(Restocking):
             else:
                 after.append(block)
                 carried[block.id] = (self.state.short[part], self.state.out[part], self.state.clicks[part])
-        state = self._assemble(after, carried, self.feedback)
+        state = assembled(after, carried, self.feedback)
         self._blocks, self._next_id, self.state, self.due = after, fresh, state, False
         self.history += closed
 
@@ -360,14 +248,12 @@ class RecurRank(Restocking):
         if first < self.positions:
             held = np.concatenate([block.items for block in kept]) if kept else np.empty(0, np.int32)
             members = np.setdiff1d(stock.alive, held).astype(np.int32)
-            old = self.state.leaders[first:]
-            leaders = old[np.isin(old, members)]
             explored, visits = self._design(members, len(members), 1)
-            shown = self._filled([*leaders.tolist(), *explored[~np.isin(explored, leaders)].tolist()], members, len(old))
+            before = [item for item in self.state.leaders[first:].tolist() if item in members]
+            shown = self._filled([*before, *np.setdiff1d(explored, before).tolist()], members, self.positions - first)
             kept.append(self._open(self._next_id, 1, first, shown, members, (explored, visits), parent=None))
             self._next_id += 1
-        self.state = self._assemble(kept, carried, self.feedback)
-        self._blocks = kept
+        self._blocks, self.state = kept, assembled(kept, carried, self.feedback)
 
     def _whole(self) -> NDArray[np.int32] | None:
         """The members of a block of all items: None where that is all there are rows of."""
@@ -475,32 +361,6 @@ class RecurRank(Restocking):
         theta: Floats = basis.to_coordinates @ (change @ solution)
         return theta
 
-    def _assemble(self, blocks: list[Block], carried: dict[int, tuple[Ints, Ints, Ints]], counts: Feedback) -> State:
-        """The blocks as a state, with what is carried over of those that go on."""
-        table = np.zeros((len(blocks), 5), np.int64)
-        start = 0
-        for b, block in enumerate(blocks):
-            stop = start + len(block.visits)
-            table[b] = (block.key, block.first, block.width, start, stop)
-            start = stop
-        columns = [
-            carried.get(block.id, (block.visits, np.zeros_like(block.visits), np.zeros_like(block.visits))) for block in blocks
-        ]
-        short, out, clicks = (np.concatenate([column[i] for column in columns]) for i in range(3))
-        left = np.maximum(short - out, 0)
-        return State(
-            leaders=np.concatenate([block.leaders for block in blocks]),
-            block=table,
-            explored=np.concatenate([block.explored for block in blocks]),
-            short=short,
-            out=out,
-            left=left,
-            clicks=clicks,
-            open=np.array([left[row[START] : row[STOP]].sum() for row in table], np.int64),
-            missing=np.array([short[row[START] : row[STOP]].sum() for row in table], np.int64),
-            counts=np.array(counts, np.int64),
-        )
-
     @classmethod
     def restore(cls, features: Items, **arguments: Any) -> Self:
         ranker = cls.__new__(cls)  # without the first block, whose design would be computed for nothing
@@ -510,13 +370,13 @@ class RecurRank(Restocking):
     def pack(self) -> tuple[dict[str, Any], dict[str, np.ndarray[Any, Any]]]:
         arrays = dict(flatten(self.state, self.from_catalogue))
         for block in self._blocks:
-            arrays |= {f"{name}.{block.id}": getattr(block, name) for name in _BLOCK_ARRAYS}
+            arrays |= {f"{name}.{block.id}": getattr(block, name) for name in BLOCK_ARRAYS}
             arrays[f"members.{block.id}"] = packed(block.members, len(self.catalogue.features))
         arrays |= {f"theta.{closed.id}": closed.theta for closed in self.history}
         values = {
             "next": self._next_id,
-            "blocks": [{name: getattr(block, name) for name in _BLOCK_VALUES} for block in self._blocks],
-            "history": [{name: getattr(closed, name) for name in _CLOSED_VALUES} for closed in self.history],
+            "blocks": [{name: getattr(block, name) for name in BLOCK_VALUES} for block in self._blocks],
+            "history": [{name: getattr(closed, name) for name in CLOSED_VALUES} for closed in self.history],
         }
         return values, arrays
 
@@ -524,60 +384,17 @@ class RecurRank(Restocking):
         self.state = State(*(arrays[f"state.{name}"] for name in State._fields))
         wanted = self.state.block[:, STOP] > self.state.block[:, START]
         self.due = bool((wanted & (self.state.missing == 0)).any())
-        self._next_id = values["next"]
-        self._blocks = []
+        self._next_id, self._blocks = values["next"], []
         for block in values["blocks"]:
-            kept: dict[str, Any] = {name: arrays[f"{name}.{block['id']}"] for name in _BLOCK_ARRAYS}
+            kept: dict[str, Any] = {name: arrays[f"{name}.{block['id']}"] for name in BLOCK_ARRAYS}
             kept["members"] = unpacked(arrays[f"members.{block['id']}"], len(self.catalogue.features))
             self._blocks.append(Block(**block, **kept))
         self.history = [ClosedBlock(**closed, theta=arrays[f"theta.{closed['id']}"]) for closed in values["history"]]
 
 
-_BLOCK_VALUES = ("id", "key", "phase", "first", "width", "size", "parent", "opened")
-_BLOCK_ARRAYS = ("leaders", "explored", "visits")
-_CLOSED_VALUES = ("id", "phase", "first", "width", "items", "parent", "opened", "closed")
-
-
 def _precision(phase: int) -> float:
     """Delta_ell = 2^-ell."""
     return 2.0**-phase
-
-
-def split(estimates: Floats, best: Ints, precision: float, elimination: str) -> list[tuple[Ints, NDArray[np.int32]]]:
-    """Lines 6-8: the parts of a block with these estimates, each as its leaders in order and all its items, as places.
-
-    ``best`` are the places of the m largest estimates, in order. The proof's rule first: drop a when
-    <theta_hat, a^(m) - a> >= 2 Delta, m items being that much better. Then cut where neighbours differ by 2 Delta, and
-    leave out the parts that begin below the block's last position. What the proof keeps below a^(m) is within 2 Delta of
-    it, and so has no cuts: only the best have to be in order.
-    """
-    width = len(best)
-    if elimination == "proof":
-        kept = np.empty(len(estimates), np.int32)
-        kept = kept[: _within(estimates, estimates[best[-1]], 2 * precision, kept)]
-        order = best
-    else:
-        order = np.argsort(-estimates, kind="stable")
-    falling = estimates[order]
-    cuts = np.flatnonzero(falling[:-1] - falling[1:] >= 2 * precision) + 1  # u_1, ..., u_{p-1}
-    starts = [0, *(int(u) for u in cuts if u < width)]
-    stops = [*(int(u) for u in cuts), len(order)]
-    leaders = [order[start : min(stop, width)] for start, stop in zip(starts, stops, strict=False)]
-    members = [np.sort(order[start:stop]).astype(np.int32) for start, stop in zip(starts, stops, strict=False)]
-    if elimination == "proof":  # the last part has all that is kept but what the others have
-        members[-1] = np.delete(kept, np.searchsorted(kept, order[: starts[-1]]))
-    return list(zip(leaders, members, strict=True))
-
-
-@sweep
-def _within(estimates: Floats, worst_shown: float, distance: float, kept: NDArray[np.int32]) -> int:
-    """The places of all estimates that are less than the distance below a^(m)'s, and how many."""
-    count = 0
-    for place in range(len(estimates)):
-        if worst_shown - estimates[place] < distance:
-            kept[count] = place
-            count += 1
-    return count
 
 
 register(State, RecurRank)

@@ -7,7 +7,7 @@
 | C_ti                                      | whether item i was clicked; not displayed counts as not clicked   |
 | U_tij = C_ti - C_tj within one block      |                                                                   |
 | S_tij = sum U, N_tij = sum |U|            | see below                                                         |
-| S >= sqrt(2 N log(c sqrt(N) / delta))     | ``_passes``; c = 4 sqrt(2/pi) / erf(sqrt 2)                       |
+| S >= sqrt(2 N log(c sqrt(N) / delta))     | ``passes``; c = 4 sqrt(2/pi) / erf(sqrt 2)                       |
 
 Each round every block is shuffled uniformly; only the K places that are displayed are drawn. Guarantee: regret
 O(K L log(T) / Delta) and O(sqrt(K^3 L T log T)) under general click models, with delta = 1/T. No features.
@@ -30,21 +30,37 @@ are kept for all pairs from then on. They are set up from a log of clicks betwee
 
 from __future__ import annotations
 
-import math
 from typing import Annotated, Any, NamedTuple
 
 import numba
 import numpy as np
 
 from recurrank._arrays import Bools, Counts, Floats, Ints
-from recurrank._compiled import hot, inner, loop
+from recurrank._compiled import hot, inner
+from recurrank.rankers.engines.pairs import (
+    EDGES,
+    EMPTY,
+    EVENTS,
+    FRONT,
+    LATE,
+    LOGGED,
+    MIXED,
+    PAIRED,
+    SIZE,
+    SQUARE,
+    VERSION,
+    count_both,
+    fill_needed,
+    needed_clicks,
+    rehash,
+    shared_clicks,
+    to_square,
+)
+from recurrank.rankers.engines.partial_order import learn_mixed, mix
 from recurrank.rankers.options import failure
 from recurrank.rankers.ranker import Buffer, Items, Ranker, Seed, nothing_served, register
 from recurrank.rankers.states import copied
 
-CONSTANT = 4 * math.sqrt(2 / math.pi) / math.erf(math.sqrt(2))
-SIZE, FRONT, VERSION, PAIRED, LOGGED, EDGES, EVENTS, LATE, MIXED, SQUARE = 0, 1, 2, 3, 4, 5, 6, 7, 8, 9
-EMPTY = -1
 LARGEST_SQUARE = 1500
 """Up to this many items the pairs of the first block are kept in a square: 9 MB, and no search for a pair."""
 
@@ -75,23 +91,6 @@ class State(NamedTuple):
     queue: Ints  # (L,)
     numbers: Floats  # (1,) delta
     counts: Ints  # (10,)
-
-
-@inner
-def threshold(n: float, delta: float) -> float:
-    """sqrt(2 N log(c sqrt(N) / delta))."""
-    return math.sqrt(2 * n * math.log(CONSTANT * math.sqrt(n) / delta))
-
-
-@inner
-def required(u: int, delta: float, guess: int) -> int:
-    """R(u): the least x with x - u >= threshold(x + u); guess must not be above it."""
-    x = max(guess, u + 1)
-    while True:
-        gap = threshold(float(x + u), delta) - (x - u)
-        if gap <= 0.0:
-            return x
-        x += max(1, int(gap / 2))  # x - u - threshold(x + u) grows by less than one a step: never beyond the least
 
 
 @hot
@@ -137,7 +136,7 @@ def learn(state: State, slate: Buffer, clicks: Bools) -> bool:
         state.counts[LATE] += 1
         return False
     if state.counts[MIXED]:
-        _learn_mixed(state, slate, clicks)
+        learn_mixed(state, slate, clicks)
         return False
     for k in range(len(clicks)):
         if clicks[k]:
@@ -145,7 +144,7 @@ def learn(state: State, slate: Buffer, clicks: Bools) -> bool:
     for k in range(len(clicks)):
         for other in range(k):
             if clicks[k] and clicks[other]:
-                _both(state, slate.items[k], slate.items[other])
+                count_both(state, slate.items[k], slate.items[other])
     edges = state.counts[EDGES]
     for k in range(len(clicks)):
         if clicks[k]:
@@ -179,51 +178,6 @@ def _count(state: State, item: int) -> None:
 
 
 @inner
-def _slot(state: State, i: int, j: int) -> int:
-    """Where the pair is, or would be, in the table."""
-    key = min(i, j) * len(state.clicks) + max(i, j)
-    at = (key * 0x1E3779B97F4A7C15 >> 20) & (len(state.pair) - 1)
-    while state.pair[at] != EMPTY and state.pair[at] != key:
-        at = (at + 1) & (len(state.pair) - 1)
-    return at
-
-
-@inner
-def _both(state: State, i: int, j: int) -> None:
-    """One more round in which both were clicked."""
-    if len(state.near) > 1:
-        row, column = state.column[min(i, j)], state.column[max(i, j)]
-        state.near[row, column] += 1
-        count = state.near[row, column]
-    else:
-        at = _slot(state, i, j)
-        if state.pair[at] == EMPTY:
-            state.pair[at] = min(i, j) * len(state.clicks) + max(i, j)
-            state.counts[PAIRED] += 1
-        state.both[at] += 1
-        count = state.both[at]
-    state.most_both[i] = max(state.most_both[i], count)
-    state.most_both[j] = max(state.most_both[j], count)
-
-
-@inner
-def _shared(state: State, i: int, j: int) -> int:
-    """both_ij."""
-    if len(state.near) > 1 and state.column[i] >= 0 and state.column[j] >= 0:
-        return int(state.near[state.column[min(i, j)], state.column[max(i, j)]])
-    at = _slot(state, i, j)
-    return int(state.both[at]) if state.pair[at] != EMPTY else 0
-
-
-@inner
-def _needed(state: State, u: int) -> int:
-    """R(u), from the table where that is long enough."""
-    if u < len(state.needed):
-        return int(state.needed[u])
-    return required(u, state.numbers[0], u + int(state.needed[len(state.needed) - 1]) - len(state.needed) + 1)
-
-
-@inner
 def _compare(state: State, item: int) -> None:
     """Edges from this item, and how many clicks of its own it needs before the next one can appear."""
     c, most = state.clicks[item], state.most_both[item]
@@ -234,11 +188,11 @@ def _compare(state: State, item: int) -> None:
             continue
         theirs = state.clicks[other]
         shared = min(most, theirs)
-        if _needed(state, theirs - shared) - (c - shared) >= least:
+        if needed_clicks(state, theirs - shared) - (c - shared) >= least:
             break  # grows with the other's clicks: no later one can be nearer
         if shared > 0:
-            shared = _shared(state, item, other)
-        need = _needed(state, theirs - shared) - (c - shared)
+            shared = shared_clicks(state, item, other)
+        need = needed_clicks(state, theirs - shared) - (c - shared)
         if need <= 0:
             state.edges[state.counts[EDGES], 0], state.edges[state.counts[EDGES], 1] = item, other
             state.counts[EDGES] += 1
@@ -279,151 +233,6 @@ def _part(state: State, edges: int) -> None:
     state.counts[VERSION] += 1
 
 
-@inner
-def _passes(surplus: int, total: int, delta: float) -> bool:
-    return surplus > 0 and float(surplus) >= threshold(float(total), delta)
-
-
-@inner
-def _learn_mixed(state: State, slate: Buffer, clicks: Bools) -> None:
-    """S and N of every pair in which one was clicked and the other, in the same block, was not."""
-    clicked, delta = state.scratch, state.numbers[0]
-    for k in range(len(clicks)):
-        clicked[slate.items[k]] = clicks[k]
-    grown = False
-    for k in range(len(clicks)):
-        if not clicks[k]:
-            continue
-        i = slate.items[k]
-        b = state.level[i]
-        for place in range(state.bounds[b], state.bounds[b + 1]):
-            j = state.block[place]
-            if clicked[j]:
-                continue
-            state.surplus[i, j] += 1
-            state.surplus[j, i] -= 1
-            state.total[i, j] += 1
-            state.total[j, i] += 1
-            if state.beats[i, j] == 0 and _passes(state.surplus[i, j], state.total[i, j], delta):
-                state.beats[i, j] = 1
-                grown = True
-    for k in range(len(clicks)):
-        clicked[slate.items[k]] = 0
-    if grown:
-        count = 0
-        for k in range(len(clicks)):
-            if clicks[k]:  # new edges lead from items clicked this round
-                state.queue[count] = slate.items[k]
-                state.scratch[slate.items[k]] = 1
-                count += 1
-        arrange(state, count)
-
-
-@inner
-def arrange(state: State, count: int) -> None:
-    """Levels as longest paths, starting from the first ``count`` items in the queue; and the items by level and number.
-
-    An item in the queue (marked in scratch) may have raised; what it beats must be below it.
-    """
-    level, items, queue = state.level, len(state.level), state.queue
-    head, waiting = 0, count
-    while waiting > 0:
-        i = queue[head]
-        head, waiting = (head + 1) % items, waiting - 1
-        state.scratch[i] = 0
-        for j in range(items):
-            if state.beats[i, j] and level[j] <= level[i]:
-                level[j] = level[i] + 1
-                if state.scratch[j] == 0:
-                    state.scratch[j] = 1
-                    queue[(head + waiting) % items] = j
-                    waiting += 1
-    bounds = state.bounds
-    bounds[:] = 0
-    for item in range(items):
-        bounds[level[item] + 1] += 1
-    for b in range(items):
-        bounds[b + 1] += bounds[b]
-    for item in range(items - 1, -1, -1):  # from the ends of the blocks down, so that each is in the order of numbers
-        bounds[level[item] + 1] -= 1
-        state.block[bounds[level[item] + 1]] = item
-    for b in range(items):  # what stands at b + 1 is now where block b starts
-        bounds[b] = bounds[b + 1]
-    bounds[items] = items
-    state.counts[VERSION] += 1
-
-
-@loop
-def mix(state: State) -> None:
-    """From the first block to all blocks: S and N of every pair as they were when the pair was parted."""
-    items = len(state.clicks)
-    for e in range(state.counts[EDGES]):
-        state.beats[state.edges[e, 0], state.edges[e, 1]] = 1
-    clicks, written = state.scratch, 0
-    for item in range(items):  # (loops: numba takes seconds to compile the assignment of an array)
-        clicks[item] = 0
-    last = state.counts[EVENTS] + 1
-    for event in range(1, last + 1):  # the last one parts nobody: those still together
-        until = state.counts[LOGGED]
-        for item in range(items):
-            if state.left[item, 0] == event:
-                until = state.left[item, 1]
-        while written < until:
-            clicks[state.log[written, 0]] += state.log[written, 1]
-            written += 1
-        if event == last:
-            for item in range(items):
-                clicks[item] = state.clicks[item]
-        for i in range(items):
-            gone = state.left[i, 0]
-            if gone != event and not (gone == 0 and event == last):
-                continue
-            for j in range(items):
-                if j != i and (state.left[j, 0] >= event or state.left[j, 0] == 0):
-                    shared = _shared(state, i, j)
-                    state.surplus[i, j] = clicks[i] - clicks[j]
-                    state.surplus[j, i] = clicks[j] - clicks[i]
-                    state.total[i, j] = state.total[j, i] = clicks[i] + clicks[j] - 2 * shared
-    state.counts[MIXED] = 1
-    for item in range(items):
-        state.queue[item] = item
-        state.scratch[item] = 1
-    arrange(state, items)
-
-
-@loop
-def _fill(needed: Ints, delta: float) -> None:
-    guess = 1
-    for u in range(len(needed)):
-        guess = required(u, delta, guess)
-        needed[u] = guess
-
-
-@loop
-def _rehash(state: State, bigger: State) -> None:
-    pair, both = state.pair, state.both
-    for at in range(len(pair)):
-        if pair[at] != EMPTY:
-            i, j = pair[at] // len(state.clicks), pair[at] % len(state.clicks)
-            place = _slot(bigger, i, j)
-            bigger.pair[place], bigger.both[place] = pair[at], both[at]
-
-
-@loop
-def _square(state: State, bigger: State) -> None:
-    """both_ij of the first block, from the table of pairs into a square."""
-    size = 0
-    for item in range(len(state.clicks)):  # columns in the order of item numbers, like the keys of pairs
-        if state.left[item, 0] == 0:
-            bigger.column[item] = size
-            size += 1
-    for at in range(len(state.pair)):
-        if state.pair[at] != EMPTY:
-            i, j = state.pair[at] // len(state.clicks), state.pair[at] % len(state.clicks)
-            if bigger.column[i] >= 0 and bigger.column[j] >= 0:
-                bigger.near[bigger.column[i], bigger.column[j]] = state.both[at]
-
-
 class TopRank(Ranker):
     """TopRank (Lattimore et al. 2018): a partial order of items from clicks, under general click models."""
 
@@ -452,7 +261,7 @@ class TopRank(Ranker):
         [delta] = self.record(delta=delta)
         items = len(self.catalogue)
         needed = np.zeros(4096, np.int64)
-        _fill(needed, delta)
+        fill_needed(needed, delta)
         slots = 1 << 12
         while 7 * slots < 20 * (self.positions + 1) ** 2:  # room for a slate that is clicked all over
             slots *= 2
@@ -487,7 +296,7 @@ class TopRank(Ranker):
         )
         typeof: Any = numba.typeof
         kind = typeof(self.state)  # what plan() needs is compiled now, not in a later round
-        needs: list[tuple[Any, tuple[Any, ...]]] = [(mix, (kind,)), (_rehash, (kind, kind)), (_square, (kind, kind))]
+        needs: list[tuple[Any, tuple[Any, ...]]] = [(mix, (kind,)), (rehash, (kind, kind)), (to_square, (kind, kind))]
         for function, arguments in needs:
             function.compile(arguments)
 
@@ -498,12 +307,12 @@ class TopRank(Ranker):
         while 10 * (state.counts[PAIRED] + room * room) > 7 * len(state.pair):
             slots = 2 * len(state.pair)
             bigger = state._replace(pair=np.full(slots, EMPTY), both=np.zeros(slots, np.int32))
-            _rehash(state, bigger)
+            rehash(state, bigger)
             state = bigger
         if len(state.near) == 1 and state.counts[SIZE] <= state.counts[SQUARE]:
             size = max(2, int(state.counts[SIZE]))
             bigger = state._replace(column=np.full_like(state.column, -1), near=np.zeros((size, size), np.int32))
-            _square(state, bigger)
+            to_square(state, bigger)
             state = bigger
         if state.counts[LOGGED] + state.counts[SIZE] > len(state.log):
             state = state._replace(log=np.concatenate([state.log, np.zeros_like(state.log)]))

@@ -7,9 +7,11 @@ than beta widths |x - y| in (I + V)^-1: the sign of <x - y, chi theta> does not 
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from recurrank._arrays import Bools, Floats
 from recurrank._compiled import inner, sweep
@@ -30,6 +32,27 @@ class Part(NamedTuple):
     items: Any
     width: int
     least: tuple[int, float] | None = None  # the item least known against the first one, and the width of their difference
+
+
+@dataclass
+class Block:
+    """Neighbouring positions and the items that compete for them, best-known first as of the last certification."""
+
+    key: int
+    first: int
+    width: int
+    items: NDArray[np.int32]
+    least: tuple[int, float] | None = None  # of a large block just certified: its least known item and the width of that
+
+    @property
+    def positions(self) -> range:
+        """Its positions, counted from 0."""
+        return range(self.first, self.first + self.width)
+
+    @property
+    def size(self) -> int:
+        """How many items."""
+        return len(self.items)
 
 
 class Judges(NamedTuple):
