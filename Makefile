@@ -38,14 +38,15 @@ develop: .venv/developed  ## what tests, lint and benchmarks need too
 	$(call install,--requirement requirements-dev.lock,--compile-bytecode)
 	touch $@
 
-browser: develop  ## what the tests of pages need beside Chromium: axe-core, with npm
+browser: develop  ## what the tests of pages and of the client for JavaScript need beside Chromium: axe-core and TypeScript, with npm
 	npm install --silent --no-save --no-audit --no-fund --prefix .venv/axe axe-core@4
+	npm install --silent --no-package-lock --no-audit --no-fund --prefix clients/js
 
 test: develop  ## all tests; those in a browser are left out, and named, where there is none
 	$(KEEP) $(BIN)/python -m pytest --durations=10
 
-soak: develop  ## the service's tests in their long form: more kills, more requests, longer stops (about 20 minutes)
-	$(KEEP) $(BIN)/python -m pytest --soak tests/serving
+soak: develop  ## the service's and the client's tests in their long form: more kills, more requests, longer stops (about 20 minutes)
+	$(KEEP) $(BIN)/python -m pytest --soak tests/serving tests/clients
 
 bench: develop  ## every speed and memory claim, as a ratio in one run
 	$(KEEP) $(BIN)/python -m benchmarks

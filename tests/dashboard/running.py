@@ -30,11 +30,13 @@ STRANGE = [
 class Server:
     """A service with its pages."""
 
-    def __init__(self, address: str, keys: Keys | None = None, truths: dict | None = None) -> None:
+    def __init__(
+        self, address: str, keys: Keys | None = None, truths: dict | None = None, limits: Limits | None = None
+    ) -> None:
         self.service = Service(open_store(address), seed=0, settings=Settings(refresh=0.05, poll=0.01))
         ring = KeyRing(keys) if keys else None
         self.pages = Dashboard(self.service, ring, truths)
-        self.app = make_app(self.service, ring, Limits(), self.pages)
+        self.app = make_app(self.service, ring, limits or Limits(), self.pages)
         self.running = InThread(self.app, lifespan="off")
         self.url, self.port = self.running.url, self.running.port
 

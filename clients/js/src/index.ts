@@ -1,0 +1,228 @@
+/**
+ * Client of recurrank for browsers and Node.
+ *
+ * Every call may be repeated without further effect, so that what fails on the way is sent again with the same ids. A report is kept in
+ * `localStorage` until the server has acknowledged it: what a page could not deliver before it was left, the next page does.
+ */
+import type { AskSlate, NewReport, RankedSlate, Reported } from "./api.js";
+
+export type * from "./api.js";
+
+export interface Options {
+  /** Sent as `Authorization: Bearer ...`. A key in a page is public: give it the role `feedback` only. */
+  key?: string;
+  /** How often a call is sent again before it is given up; 4 by default. */
+  retries?: number;
+  /** Milliseconds that one try may take; 5,000 by default. */
+  timeout?: number;
+  /** Where reports are kept until they are acknowledged; `localStorage` by default, null for nowhere. */
+  storage?: Storage | null;
+}
+
+export interface ObserverOptions {
+  /** The share of an element that has to be in the viewport for its position to be seen; 0.5 by default. */
+  visible?: number;
+}
+
+/** The server refused, or could not be reached (status 0). */
+export class RecurrankError extends Error {
+  constructor(readonly status: number, detail: string) {
+    super(status ? `${status}: ${detail}` : detail);
+    this.name = "RecurrankError";
+  }
+}
+
+const AGAIN = [408, 429, 502, 503, 504];
+/** Milliseconds between two tries at most. */
+const LONGEST_PAUSE = 5000;
+/** Reports that are sent together: a request that outlives its page may have 64 kB. */
+const TOGETHER = 100;
+
+export class Recurrank {
+  readonly #url: string;
+  readonly #options: Options;
+  readonly #storage: Storage | null;
+  readonly #prefix: string;
+
+  /** `url` is the server's, as `https://ranking.example.com`. Reports that earlier pages left behind are sent. */
+  constructor(url: string, options: Options = {}) {
+    this.#url = url.replace(/\/+$/, "");
+    this.#options = options;
+    this.#storage = options.storage === undefined ? browserStorage() : options.storage;
+    this.#prefix = `recurrank ${this.#url} `;
+    void this.flush();
+  }
+
+  /** A slate to show. Repeating the call with the same `slate` gives the same slate; without one, an id is chosen. */
+  rank(ranker: string, request: AskSlate = {}): Promise<RankedSlate> {
+    const body = { ...request, slate: request.slate ?? randomId() };
+    return this.#post(`/v1/rankers/${encodeURIComponent(ranker)}/rank`, body, false) as Promise<RankedSlate>;
+  }
+
+  /** Report clicks; it arrives although the page is left at once. What became of each report is returned. */
+  async feedback(reports: NewReport | NewReport[]): Promise<Reported[]> {
+    const list = Array.isArray(reports) ? reports : [reports];
+    const kept = this.#keep(list);
+    return this.#deliver(list, kept);
+  }
+
+  /** Send what is kept; the constructor does this too. Resolves when all of it was tried. */
+  async flush(): Promise<void> {
+    const names = this.#kept();
+    for (let start = 0; start < names.length; start += TOGETHER) {
+      const some = names.slice(start, start + TOGETHER);
+      const reports = some.flatMap((name) => parsed(this.#storage?.getItem(name)));
+      await this.#deliver(reports, some).catch(() => undefined);
+    }
+  }
+
+  /**
+   * Watch the elements of a slate, in the order of its positions: each click is reported at once, and the end of the visit when
+   * the page is left or `stop()` is called. `seen` has the positions that were in the viewport.
+   */
+  observe(slate: string, elements: ArrayLike<Element>, options: ObserverOptions = {}): SlateObserver {
+    return new SlateObserver(this, slate, Array.from(elements), options);
+  }
+
+  #keep(reports: NewReport[]): string[] {
+    if (!this.#storage) return [];
+    const name = this.#prefix + randomId();
+    try {
+      this.#storage.setItem(name, JSON.stringify(reports));
+      return [name];
+    } catch {
+      return []; // full, or forbidden: it is still sent
+    }
+  }
+
+  #kept(): string[] {
+    const names: string[] = [];
+    for (let n = 0; n < (this.#storage?.length ?? 0); n++) {
+      const name = this.#storage?.key(n);
+      if (name?.startsWith(this.#prefix)) names.push(name);
+    }
+    return names;
+  }
+
+  async #deliver(reports: NewReport[], kept: string[]): Promise<Reported[]> {
+    let done = true;
+    try {
+      return reports.length ? ((await this.#post("/v1/feedback", reports, true)) as Reported[]) : [];
+    } catch (error) {
+      // what the server refuses it will always refuse; what did not arrive is tried again by the next page
+      done = error instanceof RecurrankError && error.status >= 400 && error.status < 500 && !AGAIN.includes(error.status);
+      throw error;
+    } finally {
+      if (done) for (const name of kept) this.#storage?.removeItem(name);
+    }
+  }
+
+  async #post(path: string, body: unknown, keepalive: boolean): Promise<unknown> {
+    const text = JSON.stringify(body);
+    for (let attempt = 0; ; attempt++) {
+      let pause = Math.min(LONGEST_PAUSE, 100 * 2 ** attempt) * (0.5 + Math.random() / 2);
+      let failure: RecurrankError;
+      try {
+        const answer = await this.#send(path, text, keepalive);
+        if (answer.ok) return await answer.json();
+        const detail = await answer.json().then((problem) => String(problem.detail), () => answer.statusText);
+        failure = new RecurrankError(answer.status, detail);
+        const asked = Number(answer.headers.get("retry-after"));
+        if (asked > 0) pause = Math.min(LONGEST_PAUSE, 1000 * asked);
+      } catch (error) {
+        failure = new RecurrankError(0, `${this.#url} cannot be reached: ${String(error)}`);
+      }
+      const again = failure.status === 0 || AGAIN.includes(failure.status);
+      if (!again || attempt >= (this.#options.retries ?? 4)) throw failure;
+      await new Promise((resolve) => setTimeout(resolve, pause));
+    }
+  }
+
+  #send(path: string, text: string, keepalive: boolean): Promise<Response> {
+    const { key, timeout } = this.#options;
+    const url = this.#url + path;
+    if (keepalive && !key && !("keepalive" in Request.prototype) && typeof navigator !== "undefined" && navigator.sendBeacon) {
+      // old browsers: nobody hears the answer, so that the report stays in storage, and is a duplicate when it is sent again
+      navigator.sendBeacon(url, new Blob([text], { type: "application/json" }));
+      return Promise.reject(new Error("sent as a beacon, without an answer"));
+    }
+    const headers: Record<string, string> = { "content-type": "application/json" };
+    if (key) headers["authorization"] = `Bearer ${key}`;
+    const signal = AbortSignal.timeout(timeout ?? 5000);
+    return fetch(url, { method: "POST", headers, body: text, keepalive: keepalive && text.length < 60_000, signal });
+  }
+}
+
+/** Reports what happens to the elements of one slate. */
+export class SlateObserver {
+  readonly #client: Recurrank;
+  readonly #slate: string;
+  readonly #clicks = new Set<number>();
+  readonly #seen = new Set<number>();
+  readonly #stop = new AbortController();
+  readonly #viewport: IntersectionObserver;
+
+  constructor(client: Recurrank, slate: string, elements: Element[], { visible = 0.5 }: ObserverOptions) {
+    this.#client = client;
+    this.#slate = slate;
+    const signal = this.#stop.signal;
+    const entered = (entries: IntersectionObserverEntry[]): void => {
+      for (const entry of entries) if (entry.intersectionRatio >= visible) this.#seen.add(elements.indexOf(entry.target));
+    };
+    this.#viewport = new IntersectionObserver(entered, { threshold: visible });
+    elements.forEach((element, position) => {
+      this.#viewport.observe(element);
+      for (const kind of ["click", "auxclick"]) {
+        element.addEventListener(kind, () => this.#clicked(position), { capture: true, signal });
+      }
+    });
+    addEventListener("pagehide", () => this.stop(), { signal });
+  }
+
+  /** Positions that were in the viewport so far, from 0. */
+  get seen(): number[] {
+    return ascending(this.#seen);
+  }
+
+  /** Positions that were clicked so far, from 0. */
+  get clicks(): number[] {
+    return ascending(this.#clicks);
+  }
+
+  /** The visit is over: the final report is sent, and nothing is watched any more. */
+  stop(): void {
+    if (this.#stop.signal.aborted) return;
+    this.#stop.abort();
+    this.#viewport.disconnect();
+    void this.#client.feedback({ slate: this.#slate, clicks: this.clicks, final: true }).catch(() => undefined);
+  }
+
+  #clicked(position: number): void {
+    this.#clicks.add(position);
+    void this.#client.feedback({ slate: this.#slate, clicks: [position], final: false }).catch(() => undefined);
+  }
+}
+
+function ascending(positions: Set<number>): number[] {
+  return [...positions].sort((a, b) => a - b);
+}
+
+function parsed(text: string | null | undefined): NewReport[] {
+  try {
+    return JSON.parse(text ?? "[]") as NewReport[];
+  } catch {
+    return [];
+  }
+}
+
+function browserStorage(): Storage | null {
+  try {
+    return typeof document === "undefined" ? null : localStorage;
+  } catch {
+    return null; // forbidden by the visitor
+  }
+}
+
+function randomId(): string {
+  return Array.from(crypto.getRandomValues(new Uint8Array(16)), (byte) => byte.toString(16).padStart(2, "0")).join("");
+}

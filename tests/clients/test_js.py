@@ -1,0 +1,146 @@
+"""The client for JavaScript: in Chromium and in Node, against a real server."""
+
+from __future__ import annotations
+
+import gzip
+import importlib.util
+import json
+import subprocess
+import time
+
+import httpx
+import pytest
+from tests.clients.conftest import SOURCE
+from tests.dashboard.running import ranker
+
+KB = 1024
+
+
+@pytest.fixture
+def shop(service):
+    with httpx.Client(base_url=service.url, timeout=120) as http:
+        assert http.put("/v1/rankers/shop", json=ranker(items=6, positions=3)).status_code == 200
+        yield http
+
+
+def status(http) -> dict:
+    """Counts of the ranker, once every event is folded."""
+    for _ in range(200):
+        if http.get("/readyz").json()["lag"] == 0:
+            break
+    return http.get("/v1/rankers/shop").json()
+
+
+def arrived(http, slates: int) -> dict:
+    """The same, when so many slates were learned from or twenty seconds have passed."""
+    deadline = time.monotonic() + 20
+    while (found := status(http))["learned"] < slates and time.monotonic() < deadline:
+        time.sleep(0.05)
+    return found
+
+
+def test_the_types_are_those_of_the_server(service):
+    spec = importlib.util.spec_from_file_location("make_types", SOURCE / "make_types.py")
+    script = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(script)
+    document = httpx.get(f"{service.url}/openapi.json").json()
+    assert script.FILE.read_text(encoding="utf-8") == script.text(document), "run: python clients/js/make_types.py URL"
+
+
+def test_it_is_below_5_kb_without_dependencies(built):
+    assert len(gzip.compress((built / "index.js").read_bytes(), 9)) < 5 * KB
+    assert not json.loads((SOURCE / "package.json").read_text()).get("dependencies")
+    assert (built / "index.d.ts").is_file()
+
+
+def test_clicks_arrive_once_though_the_page_is_left_at_once(service, shop, site, open_page, said, soaking):
+    """Every page forgets what it could not deliver, so that nothing but the request that outlives its page can do it."""
+    visits = 1_000 if soaking else 50
+    page = open_page()
+    for visit in range(visits):
+        page.goto(f"{site}/shop.html?forget&server={service.url}&slate=visit-{visit}")
+        page.wait_for_function("document.title === 'ready'")
+        # the click leads to another page; before that one is there, the tab goes to a third
+        page.evaluate(f"document.querySelectorAll('a')[{visit % 3}].click(); location.href = '/left.html?again'")
+        page.wait_for_function("document.title === 'left'")
+    found = arrived(shop, visits)
+    assert found["served"] == visits
+    assert found["learned"] >= 0.999 * visits
+    assert found["clicks"] == found["learned"]  # none twice
+    assert not said
+
+
+def test_what_a_page_could_not_deliver_the_next_one_does(service, shop, site, open_page, said):
+    page = open_page()
+    page.goto(f"{site}/shop.html?server={service.url}&slate=offline")
+    page.wait_for_function("document.title === 'ready'")
+    page.context.set_offline(True)
+    page.evaluate("document.querySelectorAll('a')[1].addEventListener('click', (event) => event.preventDefault())")
+    page.evaluate("document.querySelectorAll('a')[1].click()")
+    page.wait_for_function("Object.keys(localStorage).length === 1")
+    context = page.context
+    page.close()
+    context.set_offline(False)
+    assert status(shop)["learned"] == 0
+    page = context.new_page()
+    page.goto(f"{site}/shop.html?server={service.url}&slate=online")
+    found = arrived(shop, 1)
+    assert (found["learned"], found["clicks"]) == (1, 1)
+    page.wait_for_function("Object.keys(localStorage).length === 0")
+    said.clear()  # of requests that were made to fail
+
+
+def test_the_observer_knows_what_was_seen_and_clicked(service, shop, site, open_page, said):
+    page = open_page()  # 900 pixels: two links of 400
+    page.goto(f"{site}/shop.html?server={service.url}&slate=seen")
+    page.wait_for_function("document.title === 'ready'")
+    page.wait_for_function("observer.seen.length === 2")
+    assert page.evaluate("observer.seen") == [0, 1]
+    page.evaluate("scrollTo(0, 400)")
+    page.wait_for_function("observer.seen.length === 3")
+    page.evaluate("for (const a of document.querySelectorAll('a')) a.addEventListener('click', (e) => e.preventDefault())")
+    page.evaluate("for (const n of [2, 0, 2]) document.querySelectorAll('a')[n].click()")
+    assert page.evaluate("observer.clicks") == [0, 2]
+    page.evaluate("observer.stop(); observer.stop()")
+    found = arrived(shop, 1)
+    assert found["click_rate_by_position"] == [1.0, 0.0, 1.0]
+    assert not said
+
+
+NODE = """
+import { Recurrank, RecurrankError } from %(module)s;
+const client = new Recurrank(%(url)s, { retries: 1 });
+const first = await client.rank("shop", { slate: "node" });
+const again = await client.rank("shop", { slate: "node" });
+const reported = await client.feedback({ slate: "node", clicks: [1] });
+const repeated = await client.feedback([{ slate: "node", clicks: [1] }]);
+const refused = await client.rank("none").catch((error) => error);
+const lost = await new Recurrank("http://127.0.0.1:9", { retries: 1 }).rank("shop").catch((error) => error);
+console.log(JSON.stringify({
+  same: String(first.items) === String(again.items), items: first.items.length, reported, repeated,
+  refused: [refused instanceof RecurrankError, refused.status], lost: [lost instanceof RecurrankError, lost.status],
+}));
+"""
+
+
+def test_in_node(built, service, shop):
+    program = NODE % {"module": json.dumps((built / "index.js").as_uri()), "url": json.dumps(service.url)}
+    done = subprocess.run(
+        ["node", "--input-type=module", "--eval", program], capture_output=True, text=True, timeout=120, check=True
+    )
+    assert json.loads(done.stdout) == {
+        "same": True,
+        "items": 3,
+        "reported": [{"slate": "node", "status": "learned"}],
+        "repeated": [{"slate": "node", "status": "duplicate"}],
+        "refused": [True, 404],
+        "lost": [True, 0],
+    }
+
+
+def test_npm_pack_makes_a_package_of_the_client_alone(built):
+    command = ["npm", "pack", "--json", "--dry-run", "--ignore-scripts"]
+    done = subprocess.run(command, cwd=SOURCE, capture_output=True, text=True, timeout=120, check=True)
+    names = {file["path"] for file in json.loads(done.stdout)[0]["files"]}
+    assert {"package.json", "README.md"} <= names
+    assert all(name.startswith("dist/") for name in names - {"package.json", "README.md", "LICENSE"})
