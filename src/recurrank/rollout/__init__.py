@@ -1,6 +1,18 @@
 """Rolling a ranker out: comparing it with the present ranking while it runs, as often as one likes."""
 
+from recurrank.rollout.assignment import arm_of
+from recurrank.rollout.brake import Brake, slates_until_stopped
 from recurrank.rollout.interleaving import Interleaved, Preference, probabilistic, team_draft
 from recurrank.rollout.sequence import Arm, ArmComparison
 
-__all__ = ["Arm", "ArmComparison", "Interleaved", "Preference", "probabilistic", "team_draft"]
+__all__ = [
+    "Arm",
+    "ArmComparison",
+    "Brake",
+    "Interleaved",
+    "Preference",
+    "arm_of",
+    "probabilistic",
+    "slates_until_stopped",
+    "team_draft",
+]

@@ -119,8 +119,8 @@ class ArmComparison:
 
     def p_value(self, difference: float = 0.0) -> float:
         """Evidence against this difference: if it is true, this is ever below alpha with probability at most alpha."""
-        above = _least_log_product(self.ranker, self.baseline, difference, self.most)
-        below = _least_log_product(self.baseline, self.ranker, -difference, self.most)
+        above = least_log_product(self.ranker, self.baseline, difference, self.most)
+        below = least_log_product(self.baseline, self.ranker, -difference, self.most)
         return min(1.0, 2 * math.exp(-max(above, below, 0.0)))
 
     def _reach(self, more: Arm, less: Arm) -> float:
@@ -130,13 +130,13 @@ class ArmComparison:
         limit = math.log(2 / self.alpha)
         low, high = more.mean - less.mean, self.most
         # the product grows with the difference, so that the largest one below the limit is found by bisection
-        if _least_log_product(less, more, -high, self.most) <= limit:
+        if least_log_product(less, more, -high, self.most) <= limit:
             return high
         for _ in range(_STEPS):
             middle = (low + high) / 2
             if high - low <= 1e-9 * self.most or not low < middle < high:
                 break
-            if _least_log_product(less, more, -middle, self.most) <= limit:
+            if least_log_product(less, more, -middle, self.most) <= limit:
                 low = middle
             else:
                 high = middle
@@ -153,7 +153,7 @@ def log_mixture(excess: float, deviation: float, most: float) -> tuple[float, fl
     return largest + math.log(total) + _LOG_WEIGHT, float(terms @ RATES) / (total * most)
 
 
-def _least_log_product(upper: Arm, lower: Arm, difference: float, most: float) -> float:
+def least_log_product(upper: Arm, lower: Arm, difference: float, most: float) -> float:
     """The smallest log of the product over all pairs of means with mean(upper) - mean(lower) = difference.
 
     It is large where ``upper`` has more clicks, and ``lower`` fewer, than any such pair explains.
