@@ -26,6 +26,7 @@ NAMES = [
     "scale",
     "seeds",
     "logs",
+    "rollout",
 ]
 
 

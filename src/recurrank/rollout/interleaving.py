@@ -1,7 +1,7 @@
-"""Two orders in one slate: which of them do users prefer? The same question as A/B, with a fraction of the sessions.
+"""Two orders in one slate: which of them do users prefer? Where orders are close, this needs far fewer sessions than two arms.
 
-Each visitor sees one list that is drawn from both orders, and each click is credited to the order that the item came from. A
-visitor is compared with himself, so that what differs between visitors drops out.
+Each visitor sees one list that is drawn from both orders, and each click is credited to the order that the item came from. Each
+visitor compares the two, so that what differs between visitors drops out.
 
 *Team draft* (F. Radlinski, M. Kurup, T. Joachims: How does clickthrough data reflect retrieval quality?, CIKM 2008): as two
 captains choose teams. In each round a coin says which order picks first; each picks its best item that is not in the list yet.

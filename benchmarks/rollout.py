@@ -1,0 +1,101 @@
+"""Interleaving against A/B at equal power: sessions until the better of two rankers is found, for five pairs of rankers.
+
+Each ranker has learned for a number of rounds; its order is what it shows then. Sessions are those within which 80 % of
+experiments have ended with the right verdict at alpha = 5 %, counted in the same way for both; both tests hold at all times.
+A/B is looked at after every 8 % more slates, and each arm gets half of them, which is best for it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+import recurrank as rr
+from benchmarks.measure import Figure, at_most
+from recurrank.clicks import ClickModel
+from recurrank.rollout import Arm, ArmComparison, Preference, probabilistic, team_draft
+
+ITEMS, DIM, POSITIONS, RUNS, POWER, ALPHA, SCALE = 50, 5, 5, 20, 0.8, 0.05, 0.4
+LOOKS = np.unique(np.geomspace(50, 200_000, 110).astype(np.int64))
+"""Slates per arm after which A/B is looked at; an experiment that goes on after the last is counted as if it ended there."""
+MOST = 50_000
+"""Sessions of an interleaving at most."""
+PAIRS = [
+    (("balanced", 30_000), ("balanced", 300)),
+    (("recurrank", 30_000), ("random", 1)),
+    (("toprank", 30_000), ("toprank", 300)),
+    (("balanced", 30_000), ("cascade-ucb1", 1_000)),
+    (("cascade-ucb1", 30_000), ("recurrank", 300)),
+]
+
+
+def run() -> list[Figure]:
+    """Five pairs of rankers; users who leave after a click, and users who click on."""
+    figures = []
+    for users in ("cascade", "position-based"):
+        for better, worse in PAIRS:
+            model, orders = _orders(users, better, worse)
+            arms = _arms(model, orders)
+            names = f"{users}, {better[0]} after {better[1]:,}, {worse[0]} after {worse[1]:,} rounds"
+            clicks = " and ".join(f"{model.expected(order).sum():.3f}" for order in orders)
+            for draw in (team_draft, probabilistic):
+                sessions = _interleaved(model, orders, draw)
+                detail = f"{sessions:,.0f} of {arms:,.0f} sessions; {clicks} clicks per slate"
+                figures.append(at_most(f"{draw.__name__}: {names}", 100 * sessions / arms, 10, "% of A/B", detail))
+    return figures
+
+
+def _orders(users: str, *rankers: tuple[str, int]) -> tuple[ClickModel, list[Any]]:
+    """What the rankers show after their rounds, the better one first; then the items that only the other one shows."""
+    problem = rr.synthetic(items=ITEMS, dim=DIM, seed=2)
+    attraction = SCALE * problem.attraction
+    model: ClickModel = rr.clicks.Cascade(attraction)
+    if users == "position-based":
+        model = rr.clicks.PositionBased(attraction, examination=1 / np.arange(1, POSITIONS + 1))
+    slates = []
+    for name, rounds in rankers:
+        ranker = rr.rankers.make(name, features=problem.features, positions=POSITIONS, rounds=30_000, seed=1)
+        rr.simulate(ranker, model, rounds=rounds, seed=3)
+        slates.append(ranker.rank().items)
+    return model, sorted(slates, key=lambda slate: -float(model.expected(slate).sum()))
+
+
+def _arms(model: ClickModel, orders: list[Any]) -> float:
+    """Sessions of A/B, both arms, that POWER of the experiments need."""
+    rng, ended = np.random.default_rng(4), []
+    for _ in range(RUNS):
+        states = [_states(_clicks(model, order, rng)) for order in orders]
+        pairs = (ArmComparison(POSITIONS, ALPHA, baseline=worse, ranker=better) for better, worse in zip(*states, strict=True))
+        found = (both.ranker.slates for both in pairs if both.difference > 0 and both.p_value() <= ALPHA)
+        ended.append(2.0 * next(found, int(LOOKS[-1])))
+    return float(np.quantile(ended, POWER, method="higher"))
+
+
+def _clicks(model: ClickModel, order: Any, rng: np.random.Generator) -> Any:
+    """Clicks per slate of many users: one at most in the cascade model, independent positions in the other."""
+    rates = model.expected(order)
+    if isinstance(model, rr.clicks.Cascade):
+        return (rng.random(LOOKS[-1]) < rates.sum()).astype(np.float64)
+    return (rng.random((LOOKS[-1], POSITIONS)) < rates).sum(axis=1).astype(np.float64)
+
+
+def _states(clicks: Any) -> list[Arm]:
+    """The arm at each look."""
+    total, slates = np.cumsum(clicks), np.arange(1, len(clicks) + 1)
+    predicted = np.append(0.0, (total / slates)[:-1])
+    deviation = np.cumsum((clicks - predicted) ** 2)
+    return [Arm(int(look), float(total[look - 1]), float(deviation[look - 1])) for look in LOOKS]
+
+
+def _interleaved(model: ClickModel, orders: list[Any], draw: Any) -> float:
+    """Sessions of interleaving that POWER of the experiments need."""
+    rng, ended = np.random.default_rng(5), []
+    first, second = (np.append(a, [item for item in b if item not in a]).astype(np.int64) for a, b in (orders, orders[::-1]))
+    for _ in range(RUNS):
+        test = Preference()
+        while test.sessions < MOST and not (test.mean > 0 and test.p_value() <= ALPHA):
+            shown = draw(first, second, POSITIONS, rng)
+            test.observe(shown.credit(np.flatnonzero(model.sample(shown.items, rng))))
+        ended.append(float(test.sessions) if test.sessions < MOST else np.inf)
+    return float(np.quantile(ended, POWER, method="higher"))
