@@ -8,6 +8,7 @@ import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -15,7 +16,8 @@ from numba.core.bytecode import FunctionIdentity
 from numba.core.errors import TypingError
 
 import recurrank
-from recurrank._compiled import _KeyedFiles, digest_behind, hot
+import recurrank as rr
+from recurrank._compiled import _KeyedFiles, contributes, digest_behind, hot, loop
 
 SCRIPT = """
 import numpy as np
@@ -108,7 +110,8 @@ if __name__ == "__main__":
 
 
 def _run(folder: Path, *arguments: str) -> list[str]:
-    done = subprocess.run([sys.executable, *arguments], capture_output=True, text=True, cwd=folder)
+    # Without bytecode of Python's own, which is taken for new when a file changes within a second and keeps its length.
+    done = subprocess.run([sys.executable, "-B", *arguments], capture_output=True, text=True, cwd=folder)
     assert done.returncode == 0, done.stderr
     return done.stdout.split()
 
@@ -235,6 +238,52 @@ def test_what_a_factory_makes_is_told_apart_though_two_processes_compiled_it(tmp
 
     assert call("first") == "1.0"
     assert call("first", "second") == right
+
+
+def states_of_one_name() -> list[type[Any]]:
+    def made(sign):
+        class State(NamedTuple):
+            clicks: np.ndarray[Any, Any]
+
+        @hot
+        def value(state):
+            return sign * state.clicks[0]
+
+        class Owner:
+            compiled_value = value
+
+        return State, Owner
+
+    return [made(sign) for sign in (1.0, -1.0)]
+
+
+@loop
+def first_click(state):
+    return state.clicks[0]
+
+
+def test_states_with_equal_names_and_fields_are_told_apart():
+    """To numba they are one type: so a ranker ran the functions of another one whose state looked alike."""
+    (one, _), (other, _) = states_of_one_name()
+    clicks = np.ones(2)
+    first_click(one(clicks))
+    first_click(other(clicks))
+    assert len(first_click.overloads) == 1  # so it can be seen here
+    (one, owner), (other, another) = states_of_one_name()
+    contributes(one, owner)
+    contributes(other, another)
+    contributes(one, owner)
+    first_click(one(clicks))
+    first_click(other(clicks))
+    assert len(first_click.overloads) == 3
+
+
+def test_every_state_that_is_registered_has_a_name_of_its_own():
+    states = [
+        type(rr.rankers.make(name, features=np.eye(5), positions=2, rounds=10, told={"attraction": np.full(5, 0.5)}).state)
+        for name in rr.rankers.names()
+    ]
+    assert len({state.__name__ for state in states}) == len(set(states))
 
 
 def test_a_forked_process_numbers_its_functions_apart():

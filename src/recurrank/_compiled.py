@@ -101,11 +101,22 @@ def interpreted(function: F) -> F:
 
 
 def contributes(state: type[Any], owner: type[Any]) -> None:
-    """Compiled code that takes this state contains the compiled functions of ``owner``."""
+    """Compiled code that takes this state contains the compiled functions of ``owner``.
+
+    The class gets a name that no other one has: numba takes named tuples whose names and fields are equal for one type, and
+    would run the compiled functions of one owner for the other.
+    """
     _owners[state] = owner
+    name = full = f"{state.__module__}.{state.__qualname__}"
+    number = 1
+    while _names.setdefault(name, state) is not state:  # defined anew, as in a notebook
+        number += 1
+        name = f"{full} {number}"
+    state.__name__ = name
 
 
 _owners: dict[type[Any], type[Any]] = {}
+_names: dict[str, type[Any]] = {}
 
 
 def _kept(function: F, options: dict[str, Any]) -> F:

@@ -112,7 +112,7 @@ def test_everything_registered_takes_part():
         (["--families", "documents"], "families: nothing to run"),
         (["--test", "test.txt"], "test: train is not given"),
         (["--runs", "0"], "runs: 0 is too small"),
-        (["--families", "documents", "--train", "nowhere.txt"], "nowhere.txt: there is no such file"),
+        (["--families", "documents", "--train", "nowhere.txt"], "nowhere.txt: no such file"),
     ],
 )
 def test_bad_input_is_one_line(capsys, arguments, words):

@@ -41,7 +41,7 @@ class Users:
                 if self._ask(http, "/v1/rankers/films/rank", {"slate": slate}) is None:
                     continue
                 self.ranked.add(slate)
-                while not self._over.is_set():
+                for _ in range(200):  # also when it is over: what was written but not heard of is asked for again
                     said = self._ask(http, "/v1/feedback", [{"slate": slate, "clicks": [0]}])
                     if said is not None:
                         assert said[0]["status"] in ("learned", "duplicate")  # the answer of the first try may be lost
