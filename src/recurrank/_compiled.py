@@ -17,6 +17,7 @@ import inspect
 import itertools
 import logging
 import os
+import re
 import shutil
 import sys
 import sysconfig
@@ -107,11 +108,11 @@ def contributes(state: type[Any], owner: type[Any]) -> None:
     would run the compiled functions of one owner for the other.
     """
     _owners[state] = owner
-    name = full = f"{state.__module__}.{state.__qualname__}"
+    name = full = re.sub(r"\W", "_", f"{state.__module__}.{state.__qualname__}")
     number = 1
     while _names.setdefault(name, state) is not state:  # defined anew, as in a notebook
         number += 1
-        name = f"{full} {number}"
+        name = f"{full}_{number}"
     state.__name__ = name
 
 

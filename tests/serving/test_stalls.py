@@ -42,7 +42,12 @@ class Users:
                     continue
                 self.ranked.add(slate)
                 for _ in range(200):  # also when it is over: what was written but not heard of is asked for again
-                    said = self._ask(http, "/v1/feedback", [{"slate": slate, "clicks": [0]}])
+                    try:
+                        said = self._ask(http, "/v1/feedback", [{"slate": slate, "clicks": [0]}])
+                    except httpx.TransportError:
+                        if self._over.is_set():  # and the server has ended
+                            return
+                        raise
                     if said is not None:
                         assert said[0]["status"] in ("learned", "duplicate")  # the answer of the first try may be lost
                         self.learned.add(slate)
