@@ -1,0 +1,133 @@
+"""What a store takes and gives: operations, what became of them, rows and snapshots."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import NamedTuple
+
+from recurrank.serving.events import Kind
+
+
+class StoreError(Exception):
+    """The store cannot be read or written now: nothing was acknowledged, and it may work later."""
+
+
+class Locked(StoreError):
+    """Another transaction is under way, and the caller cannot wait for it."""
+
+
+class Status(IntEnum):
+    """Of a slate, in its row. The numbers are on disk."""
+
+    OPEN = 0
+    LEARNED = 1  # by a final report
+    EXPIRED = 2  # its window closed: learned from what there was, or dropped
+
+
+class Serve(NamedTuple):
+    """Serve a slate under this id, unless the id is taken; ``stock`` is the last change of items or rules that it knows of."""
+
+    slate: str
+    ranker: int
+    payload: bytes
+    stock: int = 0
+
+
+class Report(NamedTuple):
+    """Clicks on a slate."""
+
+    slate: str
+    clicks: tuple[int, ...]
+    final: bool
+
+
+class Expire(NamedTuple):
+    """The windows of the slates served by these events have closed; ``learn`` is whether silence counts as no click."""
+
+    served: tuple[int, ...]
+    learn: bool
+
+
+class Change(NamedTuple):
+    """Change a ranker's items or rules, if the last such change is that of the event ``after``."""
+
+    ranker: int
+    kind: Kind
+    payload: bytes
+    after: int
+
+
+Operation = Serve | Report | Expire | Change
+
+
+class Served(NamedTuple):
+    """The slate under the id: the one asked for, or the one that was there; None when the id is another ranker's.
+
+    ``stale``: nothing was served, since items or rules have changed since the slate was drawn.
+    """
+
+    payload: bytes | None
+    stale: bool = False
+
+
+class Changed(NamedTuple):
+    """The event of a change; 0 where another one came first, or where there is no such ranker."""
+
+    seq: int
+    gone: bool = False
+
+
+class Row(NamedTuple):
+    """A slate's row, and where it is asked for the first four bytes of the slate."""
+
+    slate: str
+    served: int
+    ranker: int
+    status: int
+    clicks: bytes
+    head: bytes = b""
+
+
+class Living(NamedTuple):
+    """A ranker that is not deleted: K, and the event of the last change of its items or rules."""
+
+    positions: int
+    stock: int
+
+
+class StoredRanker(NamedTuple):
+    """A ranker as it was asked for. ``digest`` tells whether a repeated request is the same."""
+
+    number: int
+    name: str
+    config: bytes
+    digest: str
+    positions: int
+
+
+class RankerRow(NamedTuple):
+    """A ranker's row as it is, deleted ones included, for whoever checks it."""
+
+    number: int
+    name: str
+    config: bytes
+    digest: str
+    positions: int
+    deleted: int
+    stock: int
+
+
+class Head(NamedTuple):
+    """The end of the chain: the last event, its digest, and the first event that is chained."""
+
+    seq: int
+    digest: bytes
+    first: int
+
+
+class Snapshot(NamedTuple):
+    """A ranker's state after the event ``seq``. The digest is checked by its reader."""
+
+    seq: int
+    digest: str
+    state: bytes
