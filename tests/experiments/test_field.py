@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -120,3 +123,54 @@ def test_bad_input_is_one_line(capsys, arguments, words):
         main(["field", *arguments])
     assert stop.value.code == 2
     assert words in capsys.readouterr().err
+
+
+BROKEN = '''
+import recurrank as rr
+
+
+@rr.rankers.plain
+class Broken:
+    """Fails in its third round, in one environment only."""
+
+    name = "broken-plain"
+
+    def __init__(self, features, positions, rounds):
+        self.positions, self.turn, self.breaks = positions, 0, len(features) == 10
+
+    def rank(self):
+        self.turn += 1
+        if self.breaks and self.turn > 2:
+            raise RuntimeError("no idea\\nwhat to show")
+        return list(range(self.positions))
+
+    def learn(self, items, clicks):
+        pass
+'''
+
+
+def test_a_ranker_that_fails_is_marked_and_the_others_go_on(tmp_path):
+    """In a process of its own, since a plugin stays registered; two processes, so that the error crosses between them."""
+    (tmp_path / "broken.py").write_text(BROKEN)
+    arguments = [sys.executable, "-m", "recurrank", "field", "--plugin", str(tmp_path / "broken.py"), "--quick", "--jobs", "2"]
+    arguments += ["--families", "queries", "--rankers", "random,broken-plain,epsilon-greedy", "--out", str(tmp_path / "out")]
+    done = subprocess.run([*arguments, "--json"], capture_output=True, text=True, timeout=300)
+    assert done.returncode == 1
+    rows = json.loads(done.stdout)
+    assert [(row["ranker"], row["rank"]) for row in rows] == [("epsilon-greedy", 1), ("random", 2), ("broken-plain", None)]
+    assert rows[0]["failed"] is None
+    assert re.fullmatch(r"\w+, run [01]: RuntimeError: no idea", rows[2]["failed"])
+    assert f"queries: broken-plain failed: {rows[2]['failed']}" in done.stderr.splitlines()
+    assert "failed: " in (tmp_path / "out" / "field.html").read_text()
+    (tmp_path / "broken.py").write_text(BROKEN.replace("== 10", "== 11"))
+    again = subprocess.run([*arguments, "--json"], capture_output=True, text=True, timeout=300)
+    assert again.returncode == 0
+    assert [row["seconds"] for row in json.loads(again.stdout) if row["ranker"] == "random"] == [rows[1]["seconds"]]
+    assert "12 of 18 runs were finished before" in again.stderr
+
+
+def test_rankers_of_requests_take_part_by_being_registered():
+    from recurrank.experiments import requests
+
+    assert {"anchored", "told", "naive-thompson"} <= set(requests.kinds())
+    assert "told" not in field.candidates("requests")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import numpy as np
 
 from recurrank._frames import frame
-from recurrank.experiments.experiment import Result
+from recurrank.experiments.experiment import Failure, Result
 from recurrank.experiments.figures import pretty, regret_figure
 from recurrank.experiments.report import warnings
 from recurrank.experiments.summary import Published, Row, curves, grouped, summary
@@ -67,11 +67,13 @@ class Comparison:
     Attributes:
         results: one row per environment, ranker and run.
         published: published numbers to show beside ours.
+        failures: runs that raised an error, where these did not end the suite.
 
     """
 
     results: list[Result]
     published: Published = field(default_factory=dict)
+    failures: list[Failure] = field(default_factory=list)
 
     @property
     def rows(self) -> list[Row]:

@@ -152,6 +152,26 @@ class Result(NamedTuple):
     measures: Mapping[str, Sequence[float]] = {}  # never changed
 
 
+class Failure(NamedTuple):
+    """An experiment that raised an error instead of giving a row."""
+
+    id: str
+    environment: str
+    ranker: str
+    run: int
+    error: str  # its type and the first line of what it said
+
+
+def attempt(experiment: Experiment) -> Result | Failure:
+    """Run one experiment; an error of the ranker or the click model becomes a :class:`Failure`."""
+    try:
+        return run_one(experiment)
+    except Exception as error:
+        said = str(error).strip().partition("\n")[0]
+        line = f"{type(error).__name__}: {said}" if said else type(error).__name__
+        return Failure(experiment.id, experiment.environment.name, experiment.ranker, experiment.run, line)
+
+
 def run_one(experiment: Experiment) -> Result:
     """Run one experiment, on one thread, so that its result does not depend on what runs beside it."""
     for path in experiment.plugins:

@@ -42,6 +42,8 @@ LEFT_OUT = ("oracle",)
 PRESETS = {"PBM": "position-based", "CM": "cascade", "DCM": "dependent-click", "DBN": "dynamic-bayesian"}
 PRESETS |= {"CCM": "click-chain", "UBM": "user-browsing"}
 QUICK_ROUNDS = 1000
+IMPRESSIONS = 10_000
+"""Of a run with documents."""
 QUICK = {
     "robustness": "orthogonal,leader,chain-dependent",
     "queries": "PBM,CM,DBN",
@@ -59,7 +61,7 @@ class Family(NamedTuple):
 
 
 class FieldRow(NamedTuple):
-    """A ranker within a family.
+    """A ranker within a family. A ranker that raised an error has no numbers.
 
     Attributes:
         lost_mean: clicks lost per 1,000 rounds, mean over environments and runs; in ``documents``, 100 (1 - NDCG@10).
@@ -67,16 +69,24 @@ class FieldRow(NamedTuple):
         rank: the mean rank over all problems, 1 for the best.
         seconds: of a run, mean over environments.
         rounds_per_second: over all runs.
+        failed: where it failed first, and with which error; None where every run has finished.
 
     """
 
     family: str
     ranker: str
-    lost_mean: float
-    lost_se: float
-    rank: float
-    seconds: float
-    rounds_per_second: float
+    lost_mean: float | None
+    lost_se: float | None
+    rank: float | None
+    seconds: float | None
+    rounds_per_second: float | None
+    failed: str | None = None
+
+    def cells(self) -> tuple[str, ...]:
+        """What tables show beside the ranker's name."""
+        lost = (number(self.lost_mean), number(self.lost_se))
+        forms = ((self.rank, ".2f"), (self.seconds, ".2f"), (self.rounds_per_second, ",.0f"))
+        return *lost, *("" if value is None else format(value, form) for value, form in forms)
 
 
 @dataclass(frozen=True)
@@ -102,6 +112,7 @@ def families(
     families: str | None = None,
     rankers: str | None = None,
     runs: int | None = None,
+    rounds: int | None = None,
     log: str | Path | None = None,
     train: str | Path | None = None,
     test: str | Path | None = None,
@@ -113,6 +124,7 @@ def families(
         families: which, separated by commas; by default all.
         rankers: which, separated by commas; by default all that there are. Each runs in the families that it can take part in.
         runs: of each ranker in each environment; by default 5, and 2 of the quick benchmark.
+        rounds: the most rounds (impressions) of a run; by default as many as each problem has, 1,000 in the quick benchmark.
         log: a log that click models are fitted to, or a ``.json`` file of fitted ones.
         train: a LETOR file, for the family ``documents``.
         test: the LETOR file that NDCG is measured on.
@@ -127,13 +139,15 @@ def families(
     if test is not None and train is None:
         raise ValueError("test: train is not given; give both LETOR files, or none")
     count = (2 if quick else 5) if runs is None else as_count("runs", runs)
+    most = (QUICK_ROUNDS if quick else None) if rounds is None else as_count("rounds", rounds)
     asked = None if rankers is None else split_names(rankers)
     _known(asked)
     found: list[Family] = []
     for name in wanted:
         labels = candidates(name) if asked is None else _of(asked, name)
         if labels and (name != "documents" or train is not None):
-            found.append(_FAMILY[name](labels, count, quick, log=log, train=train, test=test))
+            one = _FAMILY[name](labels, count, quick, log=log, train=train, test=test, rounds=most)
+            found.append(one._replace(suite=_shortened(one.suite, most)))
     if not found:
         raise ValueError("families: nothing to run; choose families that these rankers take part in")
     return found
@@ -144,7 +158,7 @@ def candidates(family: str) -> list[str]:
     from recurrank.rankers.ranker import registered
 
     if family == "requests":
-        return [name for name in requests.KINDS if name != "told"]
+        return [name for name in requests.kinds() if name != "told"]
     if family == "documents":
         return [name for name in queries.kinds() if name not in BASELINES]
     return [name for name in sorted(registered()) if name not in LEFT_OUT]
@@ -163,12 +177,12 @@ def _known(asked: list[str] | None) -> None:
 
 def _paper(labels: list[str], runs: int, quick: bool, **_: Any) -> Family:
     suite = paper.suite(rankers=",".join(labels), runs=runs)
-    return Family("paper", "The paper's three problems", _shortened(suite, quick))
+    return Family("paper", "The paper's three problems", suite)
 
 
 def _robustness(labels: list[str], runs: int, quick: bool, **_: Any) -> Family:
     suite = robustness.suite(",".join(labels), QUICK["robustness"] if quick else None, runs)
-    return Family("robustness", "The robustness suite", _shortened(suite, quick))
+    return Family("robustness", "The robustness suite", suite)
 
 
 def _queries(labels: list[str], runs: int, quick: bool, log: str | Path | None = None, **_: Any) -> Family:
@@ -178,16 +192,16 @@ def _queries(labels: list[str], runs: int, quick: bool, log: str | Path | None =
     units = [known[name].source.units for name in some]
     most = min([runs, *(unit for unit in units if unit is not None)])
     suite = Suite([known[name] for name in some], labels, Report(title, ""), runs=most, name="field-queries")
-    return Family("queries", title, _shortened(suite, quick))
+    return Family("queries", title, suite)
 
 
 def _requests(labels: list[str], runs: int, quick: bool, **_: Any) -> Family:
     suite = requests.suite(",".join(labels), QUICK["requests"] if quick else None, runs)
-    return Family("requests", "Every visitor's own candidates", _shortened(suite, quick))
+    return Family("requests", "Every visitor's own candidates", suite)
 
 
-def _documents(labels: list[str], runs: int, quick: bool, train: Any = None, test: Any = None, **_: Any) -> Family:
-    users, impressions = ("perfect", QUICK_ROUNDS) if quick else (queries.USERS, 10_000)
+def _documents(labels: list[str], runs: int, quick: bool, *, train: Any, test: Any, rounds: int | None, **_: Any) -> Family:
+    users, impressions = "perfect" if quick else queries.USERS, min(IMPRESSIONS, rounds or IMPRESSIONS)
     suite = queries.suite(train, test, ",".join(labels), users, impressions, runs)
     return Family("documents", "Documents of judged queries", suite)
 
@@ -222,10 +236,10 @@ def fitted(path: Path) -> dict[str, Environment]:
         return yandex.environments(models)
 
 
-def _shortened(suite: Suite, quick: bool) -> Suite:
-    if quick:
+def _shortened(suite: Suite, most: int | None) -> Suite:
+    if most is not None:
         short = [
-            replace(one, environment=replace(one.environment, rounds=min(QUICK_ROUNDS, one.environment.rounds)))
+            replace(one, environment=replace(one.environment, rounds=min(most, one.environment.rounds)))
             for one in suite.experiments
         ]
         object.__setattr__(suite, "experiments", short)
@@ -239,6 +253,12 @@ def losses(family: str, results: Iterable[Result]) -> dict[tuple[str, int, str],
     return {(one.environment, one.run, one.ranker): 1000 * float(one.regret[-1]) / one.rounds for one in results}
 
 
+def finished(found: Comparison) -> list[Result]:
+    """The rows of rankers that failed nowhere: ranks need all rankers on all problems."""
+    broken = {one.ranker for one in found.failures}
+    return [one for one in found.results if one.ranker not in broken]
+
+
 def ranks_of(family: str, results: list[Result]) -> Ranks:
     """Mean ranks over all environments and runs."""
     lost = losses(family, results)
@@ -246,9 +266,11 @@ def ranks_of(family: str, results: list[Result]) -> Ranks:
     return mean_ranks(names, [[lost[(*block, name)] for name in names] for block in blocks])
 
 
-def field_rows(family: str, results: list[Result]) -> list[FieldRow]:
-    """One row per ranker, the best mean rank first."""
-    ranked, lost, rows = ranks_of(family, results), losses(family, results), []
+def field_rows(family: str, found: Comparison) -> list[FieldRow]:
+    """One row per ranker, the best mean rank first, those that failed last."""
+    results, rows = finished(found), []
+    ranked = ranks_of(family, results) if results else Ranks([], np.zeros(0), np.inf, np.nan, 0)
+    lost = losses(family, results)
     for name, rank in zip(ranked.names, ranked.ranks, strict=True):
         own = [one for one in results if one.ranker == name]
         by_run = [
@@ -257,34 +279,43 @@ def field_rows(family: str, results: list[Result]) -> list[FieldRow]:
         ]
         seconds, rounds = sum(one.seconds for one in own), sum(one.rounds for one in own)
         speed = rounds / max(seconds, 1e-9)
-        mean, error = float(np.mean(by_run)), standard_error(np.array(by_run))
-        rows.append(FieldRow(family, name, mean, error, float(rank), seconds / len(own), speed))
-    return rows
+        error = standard_error(np.array(by_run)) if len(by_run) > 1 else None
+        rows.append(FieldRow(family, name, float(np.mean(by_run)), error, float(rank), seconds / len(own), speed))
+    first = {one.ranker: one for one in reversed(found.failures)}
+    said = {name: f"{one.environment}, run {one.run}: {one.error}" for name, one in sorted(first.items())}
+    return rows + [FieldRow(family, name, None, None, None, None, None, line) for name, line in said.items()]
+
+
+def lost_heading(family: str) -> str:
+    """What a family's rankers lose."""
+    return "100 (1 - NDCG@10)" if family == "documents" else "clicks lost per 1,000 rounds"
 
 
 def write_field(out: Path, found: dict[str, Comparison], titles: dict[str, str], command: str = "") -> None:
     """The page over all families: tables, critical-difference diagrams, and links to the families' reports."""
-    sections = []
-    for name, comparison in found.items():
-        ranked = ranks_of(name, comparison.results)
-        draw_ranks(ranked, out / f"ranks-{name}.png", out / f"ranks-{name}.pdf")
-        rows = field_rows(name, comparison.results)
-        lost = "100 (1 - NDCG@10)" if name == "documents" else "clicks lost per 1,000 rounds"
-        heads = ("ranker", lost, "s.e.", "mean rank", "seconds per run", "rounds per second")
-        body = "".join(
-            f"<tr><th scope=row>{html.escape(pretty(row.ranker))}</th><td>{number(row.lost_mean)}</td>"
-            f"<td>{number(row.lost_se)}</td><td>{row.rank:.2f}</td><td>{row.seconds:.2f}</td><td>{row.rounds_per_second:,.0f}</td></tr>"
-            for row in rows
-        )
-        test = "" if np.isnan(ranked.p) else f" Friedman's test that all are alike: p = {ranked.p:.2g}."
-        head = "".join(f"<th>{one}</th>" for one in heads)
-        sections.append(
-            f"<h2 id={name}>{html.escape(titles[name])}</h2><table><tr>{head}</tr>{body}</table>"
-            f'<p>{ranked.blocks} problems.{test} <a href="{name}/report.html">Curves and every environment</a></p>'
-            f'<img src="ranks-{name}.png" alt="Critical-difference diagram, {name}" width=760>'
-        )
+    sections = [_section(out, name, titles[name], comparison) for name, comparison in found.items()]
     style = "body{font:15px/1.5 system-ui;max-width:60rem;margin:2rem auto;padding:0 1rem}"
-    style += "td{text-align:right}th{text-align:left}td,th{padding:.15rem .7rem}"
+    style += "td{text-align:right}th,td.failed{text-align:left}td,th{padding:.15rem .7rem}"
     page = f"<!doctype html><html lang=en><meta charset=utf-8><title>The field</title><style>{style}</style><h1>The field</h1>"
     page += f"<p><code>{html.escape(command)}</code></p>" if command else ""
     write_text(out / "field.html", page + "".join(sections) + "</html>\n")
+
+
+def _section(out: Path, name: str, title: str, comparison: Comparison) -> str:
+    heads = ("ranker", lost_heading(name), "s.e.", "mean rank", "seconds per run", "rounds per second")
+    lines = [f"<h2 id={name}>{html.escape(title)}</h2><table><tr>{''.join(f'<th>{one}</th>' for one in heads)}</tr>"]
+    for row in field_rows(name, comparison):
+        cells = "".join(f"<td>{cell}</td>" for cell in row.cells())
+        if row.failed is not None:
+            cells = f"<td class=failed colspan=5>failed: {html.escape(row.failed)}</td>"
+        lines.append(f"<tr><th scope=row>{html.escape(pretty(row.ranker))}</th>{cells}</tr>")
+    lines.append("</table>")
+    if results := finished(comparison):
+        ranked = ranks_of(name, results)
+        draw_ranks(ranked, out / f"ranks-{name}.png", out / f"ranks-{name}.pdf")
+        test = "" if np.isnan(ranked.p) else f" Friedman's test that all are alike: p = {ranked.p:.2g}."
+        lines.append(
+            f'<p>{ranked.blocks} problems.{test} <a href="{name}/report.html">Curves and every environment</a></p>'
+            f'<img src="ranks-{name}.png" alt="Critical-difference diagram, {name}" width=760>'
+        )
+    return "".join(lines)

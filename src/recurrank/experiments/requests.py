@@ -20,13 +20,19 @@ from recurrank.experiments.report import Report
 from recurrank.experiments.suite import Suite, chosen
 from recurrank.rankers.anchored import Anchored
 from recurrank.rankers.contextual import BASELINES, Told
-from recurrank.rankers.ranker import Ranker
+from recurrank.rankers.ranker import Ranker, registered
+from recurrank.rankers.request_ranker import RequestRanker
 from recurrank.requests import Churn, Clusters, Context, Drift, Leader, Orthogonal, Requests, Uniform, Zipf
 from recurrank.simulation.run import Run, simulate
 
 RANKERS = "anchored,told,naive-thompson,first-thompson,lints-pbmrank,request-cascade-lints,request-c3-ucb"
-KINDS: dict[str, Any] = {"anchored": Anchored, "told": Told, **BASELINES}
 PATIENCE = (0.25, 1.75)
+
+
+def kinds() -> dict[str, Any]:
+    """Every ranker of requests by name; your own by being registered."""
+    own = {name: kind for name, kind in registered().items() if issubclass(kind, RequestRanker)}
+    return {"anchored": Anchored, "told": Told, **BASELINES, **own}
 
 
 def seeded(stream: Any, seed: int) -> Requests:
@@ -61,7 +67,7 @@ class RequestSource:
     def play(self, experiment: Experiment, seed: np.random.SeedSequence) -> tuple[Ranker, Run]:
         """One run: the ranker as it is at the end, and what happened."""
         stream, environment = seeded(self.stream, int(seed.generate_state(1)[0])), experiment.environment
-        kind, world = KINDS[experiment.ranker], stream.world()
+        kind, world = kinds()[experiment.ranker], stream.world()
         size: dict[str, Any] = {
             "dim": world.features.shape[1],
             "positions": environment.positions,
@@ -120,9 +126,10 @@ class RequestSuite(Suite):
     def __post_init__(self) -> None:
         runs, first = as_count("runs", self.runs), as_count("seed", self.first, least=0)
         labels = split_names(self.rankers) if isinstance(self.rankers, str) else list(self.rankers)
+        known = kinds()
         for label in labels:
-            if label not in KINDS:
-                raise ValueError(f"rankers: {label!r} does not rank requests; choose from {', '.join(KINDS)}")
+            if label not in known:
+                raise ValueError(f"rankers: {label!r} does not rank requests; choose from {', '.join(known)}")
         experiments: list[Experiment] = []
         for environment in self.environments:
             experiments += cross(self.name, environment, {label: {} for label in labels}, runs, first)

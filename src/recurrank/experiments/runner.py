@@ -14,11 +14,12 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from recurrank._dask import address_of, completed, connected
-from recurrank.experiments.experiment import Experiment, Result, run_one
+from recurrank.experiments.experiment import Experiment, Failure, Result, attempt, run_one
 from recurrank.experiments.results import ResultsFile
 from recurrank.plugins import refuse_while_loading
 
 Progress = Callable[[int, int], None]
+One = Callable[[Experiment], Result | Failure]
 
 
 def run(
@@ -27,6 +28,7 @@ def run(
     engine: str = "local",
     file: ResultsFile | None = None,
     progress: Progress | None = None,
+    failures: list[Failure] | None = None,
 ) -> list[Result]:
     """The rows of all experiments, in their order; those in ``file`` are not run again, new ones are added to it.
 
@@ -36,10 +38,11 @@ def run(
         engine: ``local``, or ``dask:ADDRESS`` of a scheduler, for example ``dask:tcp://127.0.0.1:8786``.
         file: where finished rows are kept.
         progress: called with the rounds done, of ``sum(e.environment.rounds for e in experiments)``, and the runs done.
+        failures: where given, an experiment that raises is added here and has no row; without it, the error ends the run.
 
     """
     refuse_while_loading()
-    carry = _engine(engine, jobs)
+    carry = _engine(engine, jobs, run_one if failures is None else attempt)
     rows: dict[str, Result] = {}
     if file is not None:
         rows = {e.id: row for e in experiments if (row := file.finished(e)) is not None}
@@ -48,16 +51,19 @@ def run(
     if progress is not None:
         progress(done, len(rows))
     if todo:
-        for row in carry(todo):
-            rows[row.id] = row
-            done += row.rounds
+        for came in carry(todo):
+            if isinstance(came, Failure):
+                (failures if failures is not None else []).append(came)
+                continue
+            rows[came.id] = came
+            done += came.rounds
             if file is not None:
-                file.add(row)
+                file.add(came)
             if progress is not None:
                 progress(done, len(rows))
     if file is not None and todo:
         file.write(order=[e.id for e in experiments])
-    return [rows[e.id] for e in experiments]
+    return [rows[e.id] for e in experiments if e.id in rows]
 
 
 def _long_ones_first(experiments: list[Experiment]) -> list[Experiment]:
@@ -65,27 +71,27 @@ def _long_ones_first(experiments: list[Experiment]) -> list[Experiment]:
     return sorted(experiments, key=lambda e: (e.run > 0, -e.environment.rounds, e.run))
 
 
-def _engine(engine: str, jobs: int) -> Callable[[list[Experiment]], Iterator[Result]]:
+def _engine(engine: str, jobs: int, one: One) -> Callable[[list[Experiment]], Iterator[Result | Failure]]:
     if jobs == 0 or jobs < -1:
         raise ValueError(f"jobs: {jobs} is not a number of processes; give 1 or more, or -1 for one per core")
     address = address_of(engine)
     if address is None:
-        return lambda experiments: _local(experiments, jobs)
-    return lambda experiments: _dask(experiments, address)
+        return lambda experiments: _local(experiments, jobs, one)
+    return lambda experiments: _dask(experiments, address, one)
 
 
-def _local(experiments: list[Experiment], jobs: int) -> Iterator[Result]:
+def _local(experiments: list[Experiment], jobs: int, one: One) -> Iterator[Result | Failure]:
     from joblib import Parallel, delayed
 
     cores = os.cpu_count() or 1
     processes = min(len(experiments), cores if jobs < 0 else jobs)
     if processes == 1:
-        yield from map(run_one, experiments)
+        yield from map(one, experiments)
         return
     # one experiment at a time to each process: they are long, and of different lengths
     parallel = Parallel(n_jobs=processes, batch_size=1, pre_dispatch="2*n_jobs", return_as="generator_unordered")
     with _ignoring_interrupts():  # inherited by the processes: Ctrl-C is handled by this one, which then ends them
-        rows = parallel(delayed(run_one)(experiment) for experiment in experiments)
+        rows = parallel(delayed(one)(experiment) for experiment in experiments)
     yield from rows
 
 
@@ -101,10 +107,10 @@ def _ignoring_interrupts() -> Iterator[None]:
         signal.signal(signal.SIGINT, before)
 
 
-def _dask(experiments: list[Experiment], address: str) -> Iterator[Result]:
+def _dask(experiments: list[Experiment], address: str, one: One) -> Iterator[Result | Failure]:
     with connected(address) as client:
         names = [f"{experiment.id}-{uuid.uuid4().hex}" for experiment in experiments]
-        futures = client.map(run_one, experiments, key=names)
+        futures = client.map(one, experiments, key=names)
         try:
             for future in completed(client, futures):
                 yield future.result()

@@ -10,7 +10,16 @@ from typing import Any
 
 from recurrank._arrays import as_count
 from recurrank.experiments.comparison import Comparison
-from recurrank.experiments.experiment import Environment, Experiment, Result, cross, parse_rankers, split_names, try_options
+from recurrank.experiments.experiment import (
+    Environment,
+    Experiment,
+    Failure,
+    Result,
+    cross,
+    parse_rankers,
+    split_names,
+    try_options,
+)
 from recurrank.experiments.report import Report, needs_plotly, write_report
 from recurrank.experiments.results import ResultsFile
 from recurrank.experiments.runner import Progress, run
@@ -73,6 +82,7 @@ class Suite:
         progress: Progress | None = None,
         say: Callable[[str], None] | None = None,
         command: str = "",
+        survive: bool = False,
     ) -> Comparison:
         """Run what is not finished, and write the report.
 
@@ -84,8 +94,11 @@ class Suite:
             progress: called with the rounds and the runs that are done.
             say: called with a line for people, for example that earlier rows are reused.
             command: what was typed to start it, for the report's reproduce.txt.
+            survive: whether a run that raises leaves the others alone. Its ranker has no rows in that environment, and
+                :attr:`Comparison.failures` says why; the next call tries it again.
 
         """
+        failures: list[Failure] | None = [] if survive else None
         say = say or (lambda line: None)
         folder = None if out is None else Path(out)
         if folder is not None:
@@ -94,15 +107,17 @@ class Suite:
             if file is not None:
                 self._tell(file, say)
             try:
-                results = run(self.experiments, jobs, engine, file, progress)
+                results = run(self.experiments, jobs, engine, file, progress, failures)
             except KeyboardInterrupt:
                 if file is not None:
                     done = f"{self._finished(file)} of {len(self.experiments)} runs"
                     say(f"{done} are finished and kept in {folder}; the same call goes on from there")
                 raise
-            if file is not None and folder is not None:
+            broken = {(one.environment, one.ranker) for one in failures or ()}
+            results = [row for row in results if (row.environment, row.ranker) not in broken]
+            if file is not None and folder is not None and results:
                 self.write(folder, results, replace(self.report, bound=bound, elapsed=file.seconds, command=command))
-        return Comparison(results, self.report.published)
+        return Comparison(results, self.report.published, failures or [])
 
     def write(self, folder: Path, results: list[Result], report: Report) -> None:
         """Write the report into a folder."""
