@@ -150,3 +150,18 @@ def test_colours_tell_rankers_apart():
     assert chosen["recurrank"] == chosen["recurrank:design=spanner"]
     assert len(set(zip(chosen.values(), broken.values(), strict=True))) == len(rankers)
     assert pretty("recurrank:design=spanner:delta=0.1") == "RecurRank (design=spanner, delta=0.1)"
+
+
+def test_many_curves_leave_room_for_the_panel():
+    """Thirty rankers: the eight that lose least have names, and one grey entry stands for all others."""
+    from recurrank.experiments.figures import regret_figure
+    from recurrank.experiments.summary import Curve
+
+    rounds = np.arange(1, 11)
+    curves = [Curve(f"ranker-{i}", rounds, rounds * float(30 - i), None) for i in range(30)]
+    [panel] = regret_figure({"crowd": curves}).axes
+    assert len(panel.lines) == 30
+    said = [text.get_text() for text in panel.get_legend().get_texts()]
+    assert said == ["22 others", *(f"ranker-{i}" for i in range(29, 21, -1))]
+    [panel] = regret_figure({"few": curves[:3]}).axes
+    assert [text.get_text() for text in panel.get_legend().get_texts()] == ["ranker-0", "ranker-1", "ranker-2"]

@@ -54,6 +54,10 @@ STYLE: Any = {"font.size": 8, "axes.linewidth": 0.6, "pdf.fonttype": 42, "svg.fo
 
 
 REGRET = "regret (lost clicks)"
+MOST_NAMED = 8
+"""Curves of a panel that have names, where there are many more."""
+UNNAMED = "#c9ced6"
+"""The colour of the others."""
 
 
 def draw_curves(figures: dict[str, list[Curve]], *paths: Path, log: tuple[str, ...] = (), label: str = REGRET) -> None:
@@ -83,9 +87,13 @@ def regret_figure(figures: dict[str, list[Curve]], log: tuple[str, ...] = (), la
 def _draw_panel(panel: Any, title: str, curves: list[Curve], log: bool) -> None:
     from matplotlib.ticker import FuncFormatter
 
-    rankers = [curve.ranker for curve in curves]
+    named = _named(curves)
+    rankers = [curve.ranker for curve in named]
     colour, dash = colours(rankers), dashes(rankers)
-    for curve in curves:
+    for number, curve in enumerate(curve for curve in curves if curve.ranker not in rankers):
+        said = f"{len(curves) - len(named)} others" if number == 0 else None
+        panel.plot(curve.rounds, curve.regret, color=UNNAMED, label=said, linewidth=0.6, zorder=1)
+    for curve in named:
         style = (0, (1, 1.5)) if curve.ranker == BOUND else dash[curve.ranker]
         panel.plot(
             curve.rounds, curve.regret, color=colour[curve.ranker], label=pretty(curve.ranker), linewidth=1.3, linestyle=style
@@ -107,7 +115,12 @@ def _draw_panel(panel: Any, title: str, curves: list[Curve], log: bool) -> None:
     panel.tick_params(width=0.6)
     panel.grid(True, alpha=0.25, linewidth=0.5)
     panel.spines[["top", "right"]].set_visible(False)
-    panel.legend(frameon=False, fontsize=7)
+    panel.legend(frameon=False, fontsize=7 if len(named) == len(curves) else 5.5)
+
+
+def _named(curves: list[Curve]) -> list[Curve]:
+    """The curves with a name and a colour: all, or where they are many those that end lowest, the lowest first."""
+    return curves if len(curves) <= MOST_NAMED + 2 else sorted(curves, key=lambda curve: curve.regret[-1])[:MOST_NAMED]
 
 
 def _short(value: float, _: int) -> str:
