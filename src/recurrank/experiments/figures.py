@@ -54,7 +54,7 @@ STYLE: Any = {"font.size": 8, "axes.linewidth": 0.6, "pdf.fonttype": 42, "svg.fo
 
 
 REGRET = "regret (lost clicks)"
-MOST_NAMED = 8
+MOST_NAMED = 7
 """Curves of a panel that have names, where there are many more."""
 UNNAMED = "#c9ced6"
 """The colour of the others."""
