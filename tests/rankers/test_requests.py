@@ -15,6 +15,7 @@ import recurrank as rr
 from recurrank.rankers import request_ranker
 from recurrank.rankers.contextual import BASELINES
 from recurrank.rankers.engines import anchoring
+from recurrank.rankers.engines.anchored_requests import GIVEN
 from recurrank.rankers.request import RequestSlate, rules
 from recurrank.seeds import stream
 
@@ -277,7 +278,12 @@ def test_probabilities_of_all_slates_add_up(points, request_, rounds):
     for items in itertools.permutations(range(6), size):
         if any(items[k] != item for k, item in pin.items()) or set(items) & set(exclude):
             continue
-        marginal, joint = ranker._chances(rows, allowed, request_.get("explore", 1.0), account, np.array(items))
+        marginal, joint = np.ones(size), 1.0
+        if len(allowed.slots):
+            given = np.searchsorted(allowed.rows, np.array(items)[allowed.slots])
+            share = request_.get("explore", 1.0)
+            choice, _, _ = ranker._outcome(rows, allowed.rows, allowed.slots, share, GIVEN, account, given)
+            marginal[allowed.slots], joint = choice.marginal, choice.joint
         law[items] = (marginal, joint)
         added[range(size), items] += joint
     assert sum(joint for _, joint in law.values()) == pytest.approx(1, abs=1e-12)
@@ -294,6 +300,38 @@ def test_probabilities_of_all_slates_add_up(points, request_, rounds):
     off = sum((seen[items] - 1000 * joint) ** 2 / (1000 * joint) for items, (_, joint) in law.items() if joint > 0)
     freedom = sum(joint > 0 for _, joint in law.values()) - 1
     assert off <= freedom + 5 * np.sqrt(2 * max(freedom, 1))  # chi-square, five deviations above its mean
+
+
+@pytest.mark.parametrize("link", ["linear", "logistic"])
+@pytest.mark.parametrize("dim", [1, 3, 7, 8, 13, 32])
+def test_one_call_shows_what_the_compiled_rounds_choose(dim, link):
+    """With probabilities, one call computes all outcomes; without, ``choose`` computes the one it needs: equal to the bit."""
+    rng = np.random.default_rng(dim)
+    one, other = (rr.Anchored(dim=dim, positions=K, seed=3, link=link) for _ in range(2))
+    names, done = [f"x{i}" for i in range(25)], Counter()
+    for turn in range(150):
+        rows = rng.standard_normal((25, dim)).round(turn % 3) / 3  # rounded ones have equal scores
+        request_ = {"features": rows, "candidates": names, "explore": 1.0 if turn % 5 else 0.5}
+        request_ |= [{}, {"pin": {1: "x7"}, "exclude": ["x3"]}, {"positions": 2}][turn % 3]
+        slate, again = one.rank(**request_), other.rank(**request_, propensity=False)
+        assert slate.names == again.names
+        assert (slate.done, slate.change) == (again.done, again.change)
+        assert (slate.features == again.features).all()
+        done[slate.done] += 1
+        clicks = rng.random(len(slate)) < 0.3
+        one.learn(slate, clicks)
+        other.learn(again, clicks)
+    assert one.save() == other.save()
+    assert set(done) == {0, 1, 2}
+
+
+def test_features_whose_scores_overflow_are_ranked_last():
+    ranker = made()
+    play(ranker, np.random.default_rng(0).standard_normal((30, D)) / 3, 40)
+    rows = np.vstack([np.full((3, D), 1e308), np.full((3, D), -1e308), np.zeros((4, D))])
+    for _ in range(20):
+        slate = ranker.rank(rows)
+        assert len(set(slate.items.tolist())) == K
 
 
 def test_probabilities_are_told_unless_nobody_asks(points):

@@ -33,25 +33,27 @@ What is proved, argued and measured is in docs/requests.md.
 
 from __future__ import annotations
 
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from recurrank._arrays import Floats
+from recurrank._arrays import Floats, Ints
 from recurrank.catalogue import Catalogue
 from recurrank.catalogue.rows import one_thread
+from recurrank.rankers.engines.anchored_requests import Room, answer
 from recurrank.rankers.engines.anchored_rounds import (
     AGAIN,
     ANSWERS,
+    CONSTANT,
     ESTIMATED,
+    EXPLORE,
     KEPT,
     NEXT,
     Kept,
     Menu,
     State,
     again,
-    chances,
     choose,
     foresee,
     learn,
@@ -67,6 +69,7 @@ from recurrank.rankers.engines.requests import LINKS, Work
 from recurrank.rankers.knowledge import Coefficient, Examination, Knowledge
 from recurrank.rankers.options import Option
 from recurrank.rankers.ranker import Seed, register
+from recurrank.rankers.request import Choice
 from recurrank.rankers.request_ranker import LARGE, ContextSize, Dim, Interactions, RequestRanker
 from recurrank.rankers.states import flatten, unflatten
 
@@ -118,8 +121,8 @@ class Anchored(RequestRanker):
     compiled_recall = recall
     compiled_propensity = propensity
     compiled_choose = choose
-    compiled_chances = chances
     compiled_take = take
+    tells = True
 
     told: ClassVar[bool] = False
     """Whether answers come with P(examined | slate, clicks above): an oracle's."""
@@ -147,6 +150,8 @@ class Anchored(RequestRanker):
         self.link, self.discount = self.record(link=link, discount=discount)
         self.intercept, self.ridge = self.record(intercept=intercept, ridge=ridge)
         self.state = self._empty()
+        self._ranked_by: Floats | None = None  # the vectors of the coming rounds, once a request has asked for them
+        self._room: Room | None = None
         self._strata = Strata.of(self.positions, 1)
         self._estimated = Estimate.none(len(self.state.theta), self.ridge, len(self.state.scale))
         self._sample()
@@ -176,6 +181,33 @@ class Anchored(RequestRanker):
             menu=Menu.of(1, k),
             work=self._work(64),
         )
+
+    def _choose(self, features: Floats, rows: Ints, slots: Ints, share: float, tell: bool) -> Choice:
+        if not tell:
+            return super()._choose(features, rows, slots, share, tell)
+        drawn, chosen, account = -1, np.empty(len(slots), np.int64), self.state.account
+        if self.rng.random() < EXPLORE * share:
+            drawn = int(self.rng.random() * len(self.state.samples))
+        choice, paid, cost = self._outcome(features, rows, slots, share, drawn, float(account[0]), chosen)
+        if drawn >= 0:
+            account[0] += paid
+            account[0] -= cost
+        return choice
+
+    def _outcome(
+        self, features: Floats, rows: Ints, slots: Ints, share: float, drawn: int, account: float, chosen: Ints
+    ) -> tuple[Choice, float, float]:
+        """What a request is shown with this sample, what is paid into the account for it, and what it costs."""
+        if self._ranked_by is None:
+            self._ranked_by = self._vectors()
+        vectors, state, marginal = self._ranked_by, self.state, np.empty(len(slots))
+        if self._room is None or self._room.scores.shape[0] != len(vectors) or self._room.scores.shape[1] < len(rows):
+            self._room = Room.of(2 * len(rows), len(vectors), self.width, self.positions)
+        done, paid, cost, joint = answer(
+            features, rows, slots, vectors, state.worth, state.numbers[CONSTANT], LINKS.index(self.link), account, share, drawn,
+            *self._room, chosen, marginal,
+        )  # fmt: skip
+        return Choice(chosen, done, marginal, joint), paid, cost
 
     @one_thread()
     def plan(self) -> None:
@@ -212,6 +244,7 @@ class Anchored(RequestRanker):
         # W_k = clicks at k / scores shown at k, falling
         worth = np.where(state.shown > 5, state.clicks / np.maximum(state.shown, 5), 1 / np.arange(1.0, self.positions + 1))
         self.state = state._replace(samples=samples, doubts=doubts, worth=np.minimum.accumulate(np.clip(worth, 1e-3, 1.5)))
+        self._ranked_by = None
         self._shortlist()
 
     def _shortlist(self) -> None:
@@ -283,7 +316,13 @@ class Anchored(RequestRanker):
         self.state = unflatten(self.state, self.from_catalogue, arrays)
         self._estimated = Estimate(*(arrays[f"estimate.{name}"] for name in Estimate._fields))
         self.make_room(len(self.state.short))
+        self._ranked_by = None
         self.due = values["due"]
+
+    def copy(self, seed: Seed = None, *, into: Self | None = None) -> Self:
+        other = super().copy(seed, into=into)
+        other._room = None if into is None else into._room
+        return other
 
 
 def _root(information: Floats) -> Floats:

@@ -75,6 +75,28 @@ def ids_of(names: tuple[Name, ...]) -> tuple[str, ...] | None:
     return tuple(str(name) for name in names) if all(isinstance(name, str) for name in names) else None
 
 
+class Offered(NamedTuple):
+    """The candidates of a request."""
+
+    names: Sequence[Name]  # what the request calls them
+    places: Ints  # (n,) their numbers in ``slate.items``
+    features: Floats  # of these candidates, among others
+    rows: Ints  # (n,) where they stand in the features
+
+    def with_features(self, features: Floats) -> Offered:
+        """The same candidates with other features, one row each."""
+        return self._replace(features=features, rows=np.arange(len(features)))
+
+
+class Choice(NamedTuple):
+    """Who stands at the free positions of a slate."""
+
+    chosen: Ints  # (m,) candidates, counted from 0
+    done: int = 0  # see RequestSlate
+    marginal: Floats | None = None  # (m,) how probable each was there; None where that is certain or not told
+    joint: float = 1.0  # and all of them
+
+
 class Rules(NamedTuple):
     """Who may stand where: the candidates that are neither excluded nor pinned, the positions for them, and what is pinned."""
 
@@ -82,13 +104,14 @@ class Rules(NamedTuple):
     slots: Ints  # (m,) positions for them
     pinned: dict[int, int]  # position -> place in the request
     size: int  # positions shown
+    all: bool = False  # whether every candidate may stand at every position
 
 
 def rules(names: Sequence[Name], exclude: Iterable[Name], pin: Mapping[int, Name] | None, positions: int) -> Rules:
     """ValueError, in one line, unless the rules can be followed."""
     if not exclude and not pin:
         size = min(positions, len(names))
-        return Rules(np.arange(len(names)), np.arange(size), {}, size)
+        return Rules(np.arange(len(names)), np.arange(size), {}, size, all=True)
     places = {name: place for place, name in enumerate(names)}
     if isinstance(exclude, str | bytes) or not isinstance(exclude, Iterable):
         raise ValueError(f"exclude: {exclude!r} is not a list; give the candidates to leave out")

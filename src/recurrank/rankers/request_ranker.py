@@ -14,7 +14,9 @@ from recurrank.rankers.engines.requests import Shown, Work
 from recurrank.rankers.options import Option
 from recurrank.rankers.ranker import Buffer, Ranker, Seed
 from recurrank.rankers.request import (
+    Choice,
     Name,
+    Offered,
     RequestSlate,
     Rules,
     as_context,
@@ -60,8 +62,8 @@ class RequestRanker(Ranker):
     """choose(state, rng, features, rows, count, slots, explore, chosen): candidates for the free positions."""
     compiled_take: ClassVar[Callable[..., Any]]
     """take(state, shown, clicks) -> bool: learn from a slate; True when a decision is due."""
-    compiled_chances: ClassVar[Callable[..., Any] | None] = None
-    """chances(state, account, features, rows, count, slots, explore, shown, marginal) -> joint: how probable a choice was."""
+    tells: ClassVar[bool] = False
+    """Whether it can say how probable a slate was."""
     uses_features = True
     from_catalogue: ClassVar[tuple[str, ...]] = ("features", "work")
 
@@ -114,34 +116,36 @@ class RequestRanker(Ranker):
         if plain and positions is None and not self.context and len(self.catalogue) >= self.positions:
             return super().rank()
         size, share = as_positions(positions, self.positions), as_share("explore", explore)
-        names, places, rows = self._candidates(features, candidates, exclude, pin or {})
-        rows = joint(rows, as_context(context, self.context), self.interactions)
-        allowed = rules(names, exclude, pin, size)
-        return self._answer(names, places, rows, allowed, self._as_segment(segment), share, propensity)
+        offered = self._candidates(features, candidates, exclude, pin or {})
+        visitor = as_context(context, self.context)
+        if len(visitor):
+            offered = offered.with_features(joint(offered.features[offered.rows], visitor, self.interactions))
+        allowed = rules(offered.names, exclude, pin, size)
+        return self._answer(offered, allowed, self._as_segment(segment), share, propensity)
 
     def _candidates(
         self, features: ArrayLike | None, candidates: Sequence[Name] | None, exclude: Iterable[Name], pin: Mapping[int, Name]
-    ) -> tuple[Sequence[Name], Ints, Floats]:
-        """What the request calls its candidates, their numbers in ``slate.items``, and their features."""
+    ) -> Offered:
         stock = self.catalogue
         if features is not None:
             rows = as_rows(features, stock.dim)
+            every = np.arange(len(rows))
             if candidates is None:
-                return range(len(rows)), np.arange(len(rows)), rows
+                return Offered(range(len(rows)), every, rows, every)
             names = listed("candidates", candidates)
             distinct("candidates", names)
             if len(names) != len(rows):
                 raise ValueError(f"candidates: {len(names)} ids for {len(rows)} rows of features; give one id per row")
-            return names, np.arange(len(rows)), rows
+            return Offered(names, every, rows, every)
         if not len(stock):
             raise ValueError("features: missing; the ranker has no items, so a request has to bring its candidates' features")
         if candidates is None:
             places = self._without_scanning(exclude, pin)
-            return [stock.names[place] for place in places.tolist()], places, stock.features[places]
+            return Offered([stock.names[place] for place in places.tolist()], places, stock.features, places)
         places = stock.places("candidates", candidates)
         if not len(places):
             raise ValueError("candidates: none; name at least one")
-        return list(candidates), places, stock.features[places]
+        return Offered(candidates, places, stock.features, places)
 
     def _without_scanning(self, exclude: Iterable[Name], pin: Mapping[int, Name]) -> Ints:
         """The items that can be shown to a request for the whole catalogue: those of the shortlist, and the pinned ones.
@@ -156,45 +160,40 @@ class RequestRanker(Ranker):
             return stock.alive
         return np.union1d(short, [stock.index[name] for name in pinned if name in stock.index]).astype(np.int64)
 
-    def _answer(
-        self, names: Sequence[Name], places: Ints, rows: Floats, allowed: Rules, segment: str | None, share: float, tell: bool
-    ) -> RequestSlate:
+    def _answer(self, offered: Offered, allowed: Rules, segment: str | None, share: float, tell: bool) -> RequestSlate:
         if not allowed.size:
             raise ValueError("exclude: no candidate is left; leave at least one")
-        self.make_room(len(rows))
         self.index_of(segment)
-        chosen, before, done = np.zeros(len(allowed.slots), np.int64), float(self.state.account[0]), 0
-        if len(chosen):
-            done, _ = type(self).compiled_choose(
-                self.state, self.rng, rows, allowed.rows, len(allowed.rows), allowed.slots, share, chosen
-            )
-        shown, free = np.empty(allowed.size, np.int64), np.ones(allowed.size, np.bool_)
-        shown[allowed.slots] = allowed.rows[chosen]
-        for position, place in allowed.pinned.items():
-            shown[position], free[position] = place, False
-        called = tuple(names[place] for place in shown.tolist())
-        marginal, joint = self._chances(rows, allowed, share, before, shown) if tell else (None, None)
+        account, size, slots = self.state.account, allowed.size, allowed.slots
+        before, free, marginal = float(account[0]), np.ones(size, np.bool_), np.ones(size)
+        rows, choice = offered.rows if allowed.all else offered.rows[allowed.rows], Choice(slots)
+        if len(slots):
+            choice = self._choose(offered.features, rows, slots, share, tell)
+        shown = choice.chosen
+        if not allowed.all:
+            shown = np.empty(size, np.int64)
+            shown[slots] = allowed.rows[choice.chosen]
+            for position, place in allowed.pinned.items():
+                shown[position], free[position] = place, False
+        if choice.marginal is not None:
+            marginal[slots] = choice.marginal
+        known = tell and self.tells
+        called = tuple([offered.names[place] for place in shown.tolist()])
         slate = RequestSlate(
-            items=places[shown], marks=np.full((allowed.size, 2), -1, np.int64), number=self.served, ranker=self.identity,
-            ids=ids_of(called), features=rows[shown], free=free, segment=segment, done=done,
-            change=float(self.state.account[0]) - before, names=called, propensity=marginal, joint=joint,
+            items=offered.places[shown], marks=np.full((size, 2), -1, np.int64), number=self.served, ranker=self.identity,
+            ids=ids_of(called), features=offered.features[offered.rows[shown]], free=free, segment=segment, done=choice.done,
+            change=float(account[0]) - before, names=called, propensity=marginal if known else None,
+            joint=choice.joint if known else None,
         )  # fmt: skip
         self.served += 1
         return slate
 
-    def _chances(
-        self, rows: Floats, allowed: Rules, share: float, account: float, shown: Ints
-    ) -> tuple[Floats | None, float | None]:
-        """How probable a slate was: each item at its position (pinned ones are certain), and the whole; None if unknown."""
-        own, marginal = type(self).compiled_chances, np.ones(allowed.size)
-        if own is None:
-            return None, None
-        if not len(allowed.slots):
-            return marginal, 1.0
-        of_free, free = np.zeros(len(allowed.slots)), shown[allowed.slots]
-        joint = own(self.state, account, rows, allowed.rows, len(allowed.rows), allowed.slots, share, free, of_free)
-        marginal[allowed.slots] = of_free
-        return marginal, float(joint)
+    def _choose(self, features: Floats, rows: Ints, slots: Ints, share: float, tell: bool) -> Choice:
+        """Who stands at these positions, of candidates that are rows of the features; ``tell``: how probable was that?"""
+        self.make_room(len(rows))
+        chosen = np.zeros(len(slots), np.int64)
+        done, _ = type(self).compiled_choose(self.state, self.rng, features, rows, len(rows), slots, share, chosen)
+        return Choice(chosen, done)
 
     def estimate_propensity(self, slate: Slate, draws: int = 1000, seed: Seed = 0, **request: Any) -> tuple[Floats, Floats]:
         """How probable each item was at its position, and the standard error, from slates that a copy draws.

@@ -17,13 +17,13 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
-from recurrank._arrays import Floats, Ints
+from recurrank._arrays import Floats
 from recurrank._compiled import contributes
 from recurrank.catalogue import Catalogue
 from recurrank.rankers.engines.request_calls import register_requests
 from recurrank.rankers.engines.requests import Work
 from recurrank.rankers.ranker import Seed
-from recurrank.rankers.request import Name, RequestSlate, Rules
+from recurrank.rankers.request import Name, Offered, RequestSlate, Rules
 from recurrank.rankers.request_ranker import RequestRanker
 from recurrank.rankers.states import flatten, unflatten
 from recurrank.slate import Slate
@@ -113,11 +113,9 @@ class DocumentRanker(RequestRanker):
         settings["propensity"] = propensity
         return super().rank(features, candidates=candidates, context=context, segment=segment, **settings)
 
-    def _answer(
-        self, names: Sequence[Name], places: Ints, rows: Floats, allowed: Rules, segment: str | None, share: float, tell: bool
-    ) -> DocumentSlate:
+    def _answer(self, offered: Offered, allowed: Rules, segment: str | None, share: float, tell: bool) -> DocumentSlate:
         self.state.memory[:] = np.nan
-        slate = super()._answer(names, places, rows, allowed, segment, share, tell)
+        slate = super()._answer(offered, allowed, segment, share, tell)
         known = {field.name: getattr(slate, field.name) for field in fields(slate)}
         return DocumentSlate(**known, memory=self.state.memory[: len(slate)].copy())
 

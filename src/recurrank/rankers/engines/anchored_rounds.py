@@ -137,7 +137,9 @@ def _bid(state: State, s: int, features: Floats, rows: Ints, count: int, slots: 
     work = state.work
     scores(features, rows, count, state.doubts[s], state.numbers[CONSTANT], work.other)
     best(work.other, count, len(slots), work.rival, work)
-    loss, y, place, price = disputed(work, state.worth, slots, len(slots), int(state.numbers[LINK]))
+    loss, y, place, price = disputed(
+        work.order, work.rival, work.score, work.other, state.worth, slots, len(slots), int(state.numbers[LINK])
+    )
     return PAY * loss, y, place, price
 
 
@@ -147,41 +149,6 @@ def insured(order: Ints, y: int, place: int, j: int) -> int:
     if j == 0:
         return y
     return int(order[j - 1] if j <= place else order[j])
-
-
-@hot
-def chances(
-    state: State, account: float, features: Floats, rows: Ints, count: int, slots: Ints, explore: float, shown: Ints,
-    marginal: Floats,
-) -> float:  # fmt: skip
-    """How probable it was that :func:`choose` shows these rows of the features: each at its position, and all of them.
-
-    Exact: the samples are drawn beforehand, so that a request has one outcome per sample, all equally probable, and the order.
-    ``account`` is what it was before the slate was chosen.
-    """
-    size, samples = len(slots), state.samples.shape[0]
-    share = EXPLORE * explore / samples
-    _order(state, features, rows, count, size)
-    joint = weigh(state.work.order, rows, shown, 1 - EXPLORE * explore, True, marginal)
-    if share > 0:
-        for s in range(samples):
-            _explore(state, s, features, rows, count, slots, account)
-            joint += weigh(state.work.tried, rows, shown, share, False, marginal)
-    return joint
-
-
-@inner
-def weigh(outcome: Ints, rows: Ints, shown: Ints, share: float, first: bool, marginal: Floats) -> float:
-    """Add an outcome of probability ``share`` to the marginals; that probability if it is all of what was shown, or 0."""
-    joint = share
-    for j in range(len(shown)):
-        if first:
-            marginal[j] = 0.0
-        if rows[outcome[j]] == shown[j]:
-            marginal[j] += share
-        else:
-            joint = 0.0
-    return joint
 
 
 @hot
@@ -330,7 +297,7 @@ def recall(state: State, before: Floats) -> None:
 
 @hot
 def propensity(state: State, before: Floats, slate: Buffer, marginal: Floats) -> float:
-    """How probable a slate of the whole catalogue was; exact, as :func:`chances` is."""
+    """How probable a slate of the whole catalogue was; exact, as that of a request is (``anchored_requests.answer``)."""
     samples, joint = state.samples.shape[0], 0.0
     for k in range(len(marginal)):
         marginal[k] = 0.0

@@ -32,6 +32,13 @@ class Shown(NamedTuple):
     examined: Floats  # (K,) P(examined | slate, clicks above) where somebody is told; else unused
 
 
+class Highest(NamedTuple):
+    """Room for :func:`best`."""
+
+    top: Floats  # (n + 1,) the highest scores
+    kept: Ints  # (n + 1,) and whose they are
+
+
 class Work(NamedTuple):
     """Room for computations within a call; nothing of it is remembered."""
 
@@ -81,7 +88,7 @@ def scores(features: Floats, rows: Ints, count: int, theta: Floats, constant: fl
 
 
 @rare
-def best(score: Floats, count: int, size: int, order: Ints, work: Work) -> None:
+def best(score: Floats, count: int, size: int, order: Ints, work: Work | Highest) -> None:
     """The ``size`` rows of the highest scores, in order; the earlier row of two equals.
 
     Rows are dealt into 2 ``size`` heaps. The size-th highest of the heaps' maxima is a bar that at least ``size`` rows reach,
@@ -124,7 +131,7 @@ def _above(values: Floats, count: int, h: int) -> int:
 
 
 @inner
-def _insert(work: Work, count: int, size: int, order: Ints) -> None:
+def _insert(work: Work | Highest, count: int, size: int, order: Ints) -> None:
     """The same by insertion: ``order`` holds places among those kept until the last line."""
     held = 0
     for i in range(count):
@@ -151,7 +158,9 @@ def attraction(score: float, link: int) -> float:
 
 
 @inner
-def disputed(work: Work, worth: Floats, slots: Ints, size: int, link: int) -> tuple[float, int, int, float]:
+def disputed(
+    order: Ints, rival: Ints, score: Floats, other: Floats, worth: Floats, slots: Ints, size: int, link: int
+) -> tuple[float, int, int, float]:
     """What the order would lose if the rival scores were true; which item they disagree about most; its place; its price.
 
     loss = sum_k W_k (alpha'(rival_k) - alpha'(order_k)),  alpha' by the sample;
@@ -160,30 +169,30 @@ def disputed(work: Work, worth: Floats, slots: Ints, size: int, link: int) -> tu
     """
     loss, most, which, place = 0.0, 0.0, -1, size - 1
     for j in range(size):
-        i = work.order[j]
-        sampled, then = attraction(work.other[i], link), 0.0
+        i = order[j]
+        sampled, then = attraction(other[i], link), 0.0
         loss -= worth[slots[j]] * sampled
         for h in range(size):
-            if work.rival[h] == i:
+            if rival[h] == i:
                 then = worth[slots[h]]
-        differ = abs(then - worth[slots[j]]) * abs(sampled - attraction(work.score[i], link))
+        differ = abs(then - worth[slots[j]]) * abs(sampled - attraction(score[i], link))
         if differ > most:
             most, which, place = differ, i, j
     for j in range(size):
-        i = work.rival[j]
-        sampled, inside = attraction(work.other[i], link), False
+        i = rival[j]
+        sampled, inside = attraction(other[i], link), False
         loss += worth[slots[j]] * sampled
         for h in range(size):
-            inside |= work.order[h] == i
-        differ = worth[slots[j]] * abs(sampled - attraction(work.score[i], link))
+            inside |= order[h] == i
+        differ = worth[slots[j]] * abs(sampled - attraction(score[i], link))
         if not inside and differ > most:
             most, which, place = differ, i, size - 1
     price = 0.0
     if which >= 0:
-        price = -worth[slots[0]] * attraction(work.score[which], link)
+        price = -worth[slots[0]] * attraction(score[which], link)
         for j in range(place + 1):
             moved = worth[slots[j + 1]] if j < place else 0.0
-            price += (worth[slots[j]] - moved) * attraction(work.score[work.order[j]], link)
+            price += (worth[slots[j]] - moved) * attraction(score[order[j]], link)
     return max(loss, 0.0), which, place, max(price, 0.0)
 
 
