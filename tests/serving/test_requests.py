@@ -191,6 +191,26 @@ def test_bad_files_and_kinds(http, server):
     assert server.service.store.newest() == before
 
 
+def test_a_large_change_is_decoded_by_another_process(http, server):
+    """What is above some hundred kilobytes, so that other requests are answered meanwhile; the result is the same."""
+    new = [{"id": f"n{n}", "features": [1.0, n / 20_000]} for n in range(20_000)]
+    many = http.patch("/v1/rankers/shop/items", json={"add": new, "remove": ["i0"]}, timeout=60)
+    assert (many.json()["added"], many.json()["removed"]) == (20_000, 1), many.text
+    stock = server.service.stocked("shop").stock
+    assert "i0" not in stock.index
+    assert stock.features[stock.index["n10000"]].tolist() == [1.0, 0.5]
+    ragged = [*new[:10_000], {"id": "x", "features": [1.0]}]
+    answer = http.patch("/v1/rankers/shop/items", json={"change": ragged}, timeout=60)
+    assert (answer.status_code, answer.json()["detail"]) == (
+        400,
+        "change[10000].features: 1 numbers, the first item has 2",
+    )
+    away = {"remove": [f"n{n}" for n in range(20_000)] * 2}
+    assert http.patch("/v1/rankers/shop/items", json=away, timeout=60).status_code == 400
+    away = {"remove": [f"n{n}" for n in range(20_000)]}
+    assert http.patch("/v1/rankers/shop/items", json=away, timeout=60).json()["removed"] == 20_000
+
+
 def test_items_come_and_go(http, server):
     new = [{"id": f"n{n}", "features": [1.0, n / 5000]} for n in range(5000)]
     patched = http.patch("/v1/rankers/shop/items", json={"add": new, "remove": ["i0", "i1"]}).json()

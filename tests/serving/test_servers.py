@@ -8,6 +8,7 @@ import re
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections import Counter
 
@@ -18,7 +19,7 @@ from tests.serving.running import COMMAND, ITEMS, serving, until, use
 
 import recurrank as rr
 from recurrank.client import AsyncClient, Client, ServiceError, _Policy
-from recurrank.serving.events import Kind
+from recurrank.serving.events import Kind, unpack_request
 from recurrank.serving.fold import new_fold
 from recurrank.serving.service import Service
 from recurrank.serving.store import open_store
@@ -172,6 +173,62 @@ def test_two_servers_on_postgresql_and_one_is_killed(database):
         assert fold.save() == hosted.fold.save()
         assert fold.counts["learned"] == 51
         assert max(Counter(event.served for event in events if event.kind == Kind.LEARNED).values()) == 1
+    finally:
+        service.close()
+
+
+def test_a_removed_item_is_shown_by_no_server_once_that_was_acknowledged(database):
+    """Two processes on PostgreSQL, both asked all the time; the one that changes the items is killed in between."""
+    gone: set[str] = set()  # acknowledged
+    wrong: list[list[str]] = []
+    asked, stopping = Counter(), threading.Event()
+
+    def ask(url: str) -> None:
+        with Client(url, timeout=30) as client:
+            while not stopping.is_set():
+                before = set(gone)
+                try:
+                    shown = client.rank("shop").items
+                except (ServiceError, httpx.HTTPError):  # it was killed
+                    continue
+                asked[url] += 1
+                if before & set(shown):
+                    wrong.append(shown)
+
+    with serving("--store", database) as (_, lasting), Client(lasting) as there:
+        items = [(f"i{n}", [1.0, n / 40]) for n in range(40)]
+        assert there.create("shop", 3, items, algorithm="anchored", rounds=1000)
+        left = [name for name, _ in items]
+        for turn in range(2):
+            with serving("--store", database) as (process, url), Client(url) as here:
+                until(lambda here=here: any(line["name"] == "shop" for line in here.rankers()))
+                askers = [threading.Thread(target=ask, args=(one,)) for one in (url, lasting, lasting)]
+                for thread in askers:
+                    thread.start()
+                for number in range(5):
+                    leaving, left = left[:3], [*left[3:], f"n{turn}-{number}"]
+                    done = here.change_items("shop", add=[(left[-1], [1.0, 0.5])], remove=leaving)
+                    assert (done["added"], done["removed"]) == (1, 3)
+                    gone.update(leaving)
+                    count = asked.copy()
+                    until(lambda count=count: all(asked[one] > count[one] + 2 for one in (url, lasting)), seconds=60)
+                process.send_signal(signal.SIGKILL)
+                process.wait(timeout=10)
+                stopping.set()
+                for thread in askers:
+                    thread.join(timeout=60)
+                stopping.clear()
+        assert wrong == []
+        assert {item["id"] for item in there.items("shop")["items"]} == set(left)
+    service = Service(open_store(database), start=False)
+    try:
+        hosted = service.hosted("shop")
+        fold = new_fold(hosted.spec, hosted.catalogue)
+        for event in service.store.events(0, 10**6, hosted.stored.number):
+            fold.apply([event])
+            if event.kind == Kind.SERVED:
+                assert set(unpack_request(event.payload).names) <= set(fold.stocked.stock.index)
+        assert fold.save() == hosted.fold.save()
     finally:
         service.close()
 

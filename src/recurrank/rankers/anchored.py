@@ -41,7 +41,7 @@ from numpy.typing import ArrayLike
 from recurrank._arrays import Floats, Ints
 from recurrank.catalogue import Catalogue
 from recurrank.catalogue.rows import one_thread
-from recurrank.rankers.engines.anchored_requests import Room, answer
+from recurrank.rankers.engines.anchored_requests import Recall, Room, answer
 from recurrank.rankers.engines.anchored_rounds import (
     AGAIN,
     ANSWERS,
@@ -81,6 +81,8 @@ LARGE_GROW = 0.25
 """A large catalogue is read at every estimate, which waits for this share more answers."""
 KEEP, KEPT_NUMBERS, RELINEARISE = 4096, 1 << 23, 64
 """A logistic ranker keeps its first answers, so many (or numbers), and linearises them anew at 64, 96, 144, ... of them."""
+REMEMBERED = 64 << 20
+"""Bytes of scores of a catalogue's items that are remembered for requests that name items."""
 SEGMENTS = 256
 """The most segments that requests may name."""
 
@@ -151,6 +153,7 @@ class Anchored(RequestRanker):
         self.intercept, self.ridge = self.record(intercept=intercept, ridge=ridge)
         self.state = self._empty()
         self._ranked_by: Floats | None = None  # the vectors of the coming rounds, once a request has asked for them
+        self._recall: Recall | None = None
         self._room: Room | None = None
         self._strata = Strata.of(self.positions, 1)
         self._estimated = Estimate.none(len(self.state.theta), self.ridge, len(self.state.scale))
@@ -199,13 +202,16 @@ class Anchored(RequestRanker):
     ) -> tuple[Choice, float, float]:
         """What a request is shown with this sample, what is paid into the account for it, and what it costs."""
         if self._ranked_by is None:
-            self._ranked_by = self._vectors()
+            self._ranked_by, self._recall = self._vectors(), None
         vectors, state, marginal = self._ranked_by, self.state, np.empty(len(slots))
+        if self._recall is None or self._recall.features is not features:
+            of_catalogue = features is self.catalogue.features
+            self._recall = Recall.of(features, len(vectors), REMEMBERED if of_catalogue else 0)
         if self._room is None or self._room.scores.shape[0] != len(vectors) or self._room.scores.shape[1] < len(rows):
             self._room = Room.of(2 * len(rows), len(vectors), self.width, self.positions)
         done, paid, cost, joint = answer(
             features, rows, slots, vectors, state.worth, state.numbers[CONSTANT], LINKS.index(self.link), account, share, drawn,
-            *self._room, chosen, marginal,
+            *self._recall[1:], *self._room, chosen, marginal,
         )  # fmt: skip
         return Choice(chosen, done, marginal, joint), paid, cost
 
@@ -320,8 +326,11 @@ class Anchored(RequestRanker):
         self.due = values["due"]
 
     def copy(self, seed: Seed = None, *, into: Self | None = None) -> Self:
+        known = (None, None, None) if into is None else (into._ranked_by, into._recall, into._room)
         other = super().copy(seed, into=into)
-        other._room = None if into is None else into._room
+        other._ranked_by, other._recall, other._room = known
+        if other._ranked_by is not None and not np.array_equal(other._ranked_by, self._vectors()):
+            other._ranked_by = None
         return other
 
 

@@ -97,6 +97,21 @@ class Choice(NamedTuple):
     joint: float = 1.0  # and all of them
 
 
+class Answered(NamedTuple):
+    """What a request is shown, and all that learning needs of it (see :class:`RequestSlate`)."""
+
+    names: list[Any]
+    items: Ints
+    features: Floats
+    pinned: list[int]  # positions
+    segment: str | None
+    done: int
+    change: float
+    propensity: Floats | None
+    joint: float | None
+    candidates: int  # how many the request had
+
+
 class Rules(NamedTuple):
     """Who may stand where: the candidates that are neither excluded nor pinned, the positions for them, and what is pinned."""
 

@@ -14,6 +14,7 @@ from recurrank.rankers.engines.requests import Shown, Work
 from recurrank.rankers.options import Option
 from recurrank.rankers.ranker import Buffer, Ranker, Seed
 from recurrank.rankers.request import (
+    Answered,
     Choice,
     Name,
     Offered,
@@ -111,16 +112,39 @@ class RequestRanker(Ranker):
             propensity: whether to compute how probable the slate was, where the algorithm can tell.
 
         """
-        self._settle()
         plain = features is None and candidates is None and segment is None and not exclude and not pin and explore == 1
         if plain and positions is None and not self.context and len(self.catalogue) >= self.positions:
             return super().rank()
+        return self._slate(
+            self.answered(
+                features, candidates=candidates, context=context, segment=segment, exclude=exclude, pin=pin,
+                positions=positions, explore=explore, propensity=propensity,
+            )
+        )  # fmt: skip
+
+    def answered(
+        self,
+        features: ArrayLike | None = None,
+        *,
+        candidates: Sequence[Name] | None = None,
+        context: ArrayLike | None = None,
+        segment: str | None = None,
+        exclude: Iterable[Name] = (),
+        pin: Mapping[int, Name] | None = None,
+        positions: int | None = None,
+        explore: float = 1.0,
+        propensity: bool = True,
+    ) -> Answered:
+        """What :meth:`rank` would show, for those who keep track of slates themselves; the arguments are the same."""
+        self._settle()
         size, share = as_positions(positions, self.positions), as_share("explore", explore)
         offered = self._candidates(features, candidates, exclude, pin or {})
         visitor = as_context(context, self.context)
         if len(visitor):
             offered = offered.with_features(joint(offered.features[offered.rows], visitor, self.interactions))
         allowed = rules(offered.names, exclude, pin, size)
+        if not allowed.size:
+            raise ValueError("exclude: no candidate is left; leave at least one")
         return self._answer(offered, allowed, self._as_segment(segment), share, propensity)
 
     def _candidates(
@@ -160,33 +184,38 @@ class RequestRanker(Ranker):
             return stock.alive
         return np.union1d(short, [stock.index[name] for name in pinned if name in stock.index]).astype(np.int64)
 
-    def _answer(self, offered: Offered, allowed: Rules, segment: str | None, share: float, tell: bool) -> RequestSlate:
-        if not allowed.size:
-            raise ValueError("exclude: no candidate is left; leave at least one")
+    def _answer(self, offered: Offered, allowed: Rules, segment: str | None, share: float, tell: bool) -> Answered:
         self.index_of(segment)
-        account, size, slots = self.state.account, allowed.size, allowed.slots
-        before, free, marginal = float(account[0]), np.ones(size, np.bool_), np.ones(size)
-        rows, choice = offered.rows if allowed.all else offered.rows[allowed.rows], Choice(slots)
+        account, slots, tells = self.state.account, allowed.slots, tell and self.tells
+        before, choice = float(account[0]), Choice(slots)
         if len(slots):
-            choice = self._choose(offered.features, rows, slots, share, tell)
-        shown = choice.chosen
+            rows = offered.rows if allowed.all else offered.rows[allowed.rows]
+            choice = self._choose(offered.features, rows, slots, share, tells)
+        shown, marginal = choice.chosen, choice.marginal
         if not allowed.all:
-            shown = np.empty(size, np.int64)
+            shown, marginal = np.empty(allowed.size, np.int64), np.ones(allowed.size)
             shown[slots] = allowed.rows[choice.chosen]
             for position, place in allowed.pinned.items():
-                shown[position], free[position] = place, False
-        if choice.marginal is not None:
-            marginal[slots] = choice.marginal
-        known = tell and self.tells
-        called = tuple([offered.names[place] for place in shown.tolist()])
-        slate = RequestSlate(
-            items=offered.places[shown], marks=np.full((size, 2), -1, np.int64), number=self.served, ranker=self.identity,
-            ids=ids_of(called), features=offered.features[offered.rows[shown]], free=free, segment=segment, done=choice.done,
-            change=float(account[0]) - before, names=called, propensity=marginal if known else None,
-            joint=choice.joint if known else None,
-        )  # fmt: skip
+                shown[position] = place
+            if choice.marginal is not None:
+                marginal[slots] = choice.marginal
+        names = offered.names
         self.served += 1
-        return slate
+        return Answered(
+            [names[place] for place in shown.tolist()], offered.places[shown], offered.features[offered.rows[shown]],
+            list(allowed.pinned), segment, choice.done, float(account[0]) - before, marginal if tells else None,
+            choice.joint if tells else None, len(names),
+        )  # fmt: skip
+
+    def _slate(self, answered: Answered) -> RequestSlate:
+        size, names = len(answered.names), tuple(answered.names)
+        free = np.ones(size, np.bool_)
+        free[answered.pinned] = False
+        return RequestSlate(
+            items=answered.items, marks=np.full((size, 2), -1, np.int64), number=self.served - 1, ranker=self.identity,
+            ids=ids_of(names), features=answered.features, free=free, segment=answered.segment, done=answered.done,
+            change=answered.change, names=names, propensity=answered.propensity, joint=answered.joint,
+        )  # fmt: skip
 
     def _choose(self, features: Floats, rows: Ints, slots: Ints, share: float, tell: bool) -> Choice:
         """Who stands at these positions, of candidates that are rows of the features; ``tell``: how probable was that?"""

@@ -9,10 +9,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from recurrank._arrays import Floats
-from recurrank.rankers.request import RequestSlate
+from recurrank._compiled import loop
+from recurrank.rankers.request import Answered
 from recurrank.serving.changes import NO_RULES, Stocked
 from recurrank.serving.events import ShownRequest, pack_request
-from recurrank.slate import Slate
 
 
 @dataclass(frozen=True)
@@ -80,29 +80,31 @@ class Asked(NamedTuple):
         )
 
 
-def packed(slate: Slate, candidates: int) -> bytes:
-    """A slate of a request, as the log has it."""
-    assert isinstance(slate, RequestSlate)
-    joint = slate.joint
+def packed(shown: Answered) -> bytes:
+    """A slate of a request, as the log has it; its names are strings."""
+    known = shown.propensity
     return pack_request(
         ShownRequest(
-            names=[str(name) for name in slate.names],
-            **packed_rows(slate.features),
-            pinned=np.flatnonzero(~slate.free).tolist(),
-            segment=slate.segment,
-            done=slate.done,
-            change=slate.change,
-            candidates=candidates,
-            propensity=None if slate.propensity is None else slate.propensity.tolist(),
-            joint=None if joint is None else float(joint),
+            shown.names, *packed_rows(shown.features), shown.pinned, shown.segment, shown.done,
+            shown.change, shown.candidates, None if known is None else known.tolist(), shown.joint,
         )
-    )
+    )  # fmt: skip
 
 
-def packed_rows(rows: Floats) -> dict[str, Any]:
-    """Features as bytes, in single precision where that loses nothing."""
-    with np.errstate(over="ignore"):
-        short = rows.astype("<f4")
-    if (short == rows).all():
-        return {"features": short.tobytes(), "single": True}
-    return {"features": np.ascontiguousarray(rows, "<f8").tobytes(), "single": False}
+def packed_rows(rows: Floats) -> tuple[bytes, bool]:
+    """Features as bytes, and whether these are in single precision, as they are where that loses nothing."""
+    short = np.empty(rows.shape, np.float32)
+    if narrowed(rows, short):
+        return short.astype("<f4", copy=False).tobytes(), True
+    return np.ascontiguousarray(rows, "<f8").tobytes(), False
+
+
+@loop
+def narrowed(rows: Floats, short: Any) -> bool:
+    """Whether single precision loses nothing; then ``short`` has the rows."""
+    for i in range(rows.shape[0]):
+        for j in range(rows.shape[1]):
+            short[i, j] = rows[i, j]
+            if np.float64(short[i, j]) != rows[i, j]:
+                return False
+    return True

@@ -34,11 +34,20 @@ AHEAD, AHEAD_SECONDS = 64, 0.0005
 
 
 class Drawn(NamedTuple):
-    """A slate, packed; the event up to which it knows the log; the last change of items or rules that it knows of."""
+    """A slate, packed.
+
+    Attributes:
+        payload: as the log has it.
+        version: the event up to which it knows the log.
+        stock: the last change of items or rules that it knows of.
+        names: what it shows, where that is known without unpacking it.
+
+    """
 
     payload: bytes
     version: int
     stock: int = 0
+    names: list[str] | None = None
 
 
 class Settings(NamedTuple):

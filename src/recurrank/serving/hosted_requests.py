@@ -89,13 +89,14 @@ class HostedRequestRanker(HostedRanker):
             features = wanted.features
             if isinstance(features, PackedRows):
                 features = features.rows(self.catalogue.dim)
-            slate = self._view.rank(
+            shown = self._view.answered(
                 features, candidates=wanted.candidates, context=wanted.context, segment=wanted.segment,
                 exclude=wanted.exclude, pin=wanted.pin, positions=wanted.positions, explore=wanted.explore,
             )  # fmt: skip
             many = wanted.count(len(known.stock))
             self.asked.append((time.monotonic(), many))
-            return Drawn(packed(slate, many), self._version, known.seq)
+            names = [str(name) for name in shown.names]
+            return Drawn(packed(shown._replace(names=names, candidates=many)), self._version, known.seq, names)
 
     def _check_segment(self, segment: str | None) -> None:
         if segment not in self._view.segments and len(self._view.segments) > self.segments:
@@ -105,8 +106,9 @@ class HostedRequestRanker(HostedRanker):
         stock, known = self.stocked.stock, view.compiled_propensity is not None
         slates = []
         for i, row in enumerate(items.tolist()):
+            features, single = packed_rows(stock.features[row])
             shown = ShownRequest(
-                names=[str(stock.names[item]) for item in row], **packed_rows(stock.features[row]), pinned=[], segment=None,
+                names=[str(stock.names[item]) for item in row], features=features, single=single, pinned=[], segment=None,
                 done=int(marks[i, 0, 0]), change=float(marks[i, 0, 1].view(np.float64)), candidates=len(stock),
                 propensity=chances.marginal[i].tolist() if known else None, joint=float(chances.joint[i]) if known else None,
             )  # fmt: skip

@@ -64,9 +64,10 @@ class ItemsChanged(NamedTuple):
 
 
 class _Drawing(NamedTuple):
-    """The event up to which a slate knows the log; or why there is none."""
+    """The event up to which a slate knows the log, and what it shows, if that is known; or why there is none."""
 
     version: int
+    names: list[str] | None = None
     refused: ValueError | None = None
 
 
@@ -285,13 +286,13 @@ class Service:
     def _draw(self, name: str, slate: str | None, asked: Asked | None) -> tuple[HostedRanker, Serve, _Drawing]:
         hosted = self.registry.sound(name)
         try:
-            payload, version, stock = hosted.draw(asked)
+            payload, version, stock, names = hosted.draw(asked)
         except ValueError as error:
             if slate is None:
                 raise
             # It may be there already, drawn when the request was in order: served before everything, this finds it or nothing.
-            return hosted, Serve(slate, hosted.stored.number, b"", -1), _Drawing(hosted.fold.seq, error)
-        return hosted, Serve(slate or new_id(), hosted.stored.number, payload, stock), _Drawing(version)
+            return hosted, Serve(slate, hosted.stored.number, b"", -1), _Drawing(hosted.fold.seq, refused=error)
+        return hosted, Serve(slate or new_id(), hosted.stored.number, payload, stock), _Drawing(version, names)
 
     def _renew_items(self, hosted: HostedRanker, drawn: _Drawing) -> None:
         """Another server has changed the items or rules, or this one a moment ago."""
@@ -308,7 +309,10 @@ class Service:
                 raise NotFound(f"name: unknown ranker {hosted.stored.name!r}")
             raise Conflict(f"slate: {operation.slate!r} is a slate of another ranker; choose another id")
         chances = unpack_chances(payload, hosted.spec.positions) if propensity else ()
-        return Ranked(operation.slate, names_in(payload, hosted.spec.positions, hosted.ids), drawn.version, *chances)
+        names = drawn.names if payload is operation.payload else None  # the slate may have been there already
+        if names is None:
+            names = names_in(payload, hosted.spec.positions, hosted.ids)
+        return Ranked(operation.slate, names, drawn.version, *chances)
 
     def _counted(self, statuses: list[str]) -> list[str]:
         self.reported.update(statuses)

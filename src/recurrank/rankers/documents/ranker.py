@@ -17,13 +17,13 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
-from recurrank._arrays import Floats
+from recurrank._arrays import Floats, Ints
 from recurrank._compiled import contributes
 from recurrank.catalogue import Catalogue
 from recurrank.rankers.engines.request_calls import register_requests
 from recurrank.rankers.engines.requests import Work
 from recurrank.rankers.ranker import Seed
-from recurrank.rankers.request import Name, Offered, RequestSlate, Rules
+from recurrank.rankers.request import Answered, Choice, Name, RequestSlate
 from recurrank.rankers.request_ranker import RequestRanker
 from recurrank.rankers.states import flatten, unflatten
 from recurrank.slate import Slate
@@ -113,9 +113,12 @@ class DocumentRanker(RequestRanker):
         settings["propensity"] = propensity
         return super().rank(features, candidates=candidates, context=context, segment=segment, **settings)
 
-    def _answer(self, offered: Offered, allowed: Rules, segment: str | None, share: float, tell: bool) -> DocumentSlate:
+    def _choose(self, features: Floats, rows: Ints, slots: Ints, share: float, tell: bool) -> Choice:
         self.state.memory[:] = np.nan
-        slate = super()._answer(offered, allowed, segment, share, tell)
+        return super()._choose(features, rows, slots, share, tell)
+
+    def _slate(self, answered: Answered) -> DocumentSlate:
+        slate = super()._slate(answered)
         known = {field.name: getattr(slate, field.name) for field in fields(slate)}
         return DocumentSlate(**known, memory=self.state.memory[: len(slate)].copy())
 

@@ -13,13 +13,27 @@ from typing import NamedTuple
 
 import numpy as np
 
-from recurrank._arrays import Floats, Ints
+from recurrank._arrays import Bools, Floats, Ints
 from recurrank._compiled import inner, loop
 from recurrank.rankers.engines.anchored_rounds import EXPLORE, PAY, insured
-from recurrank.rankers.engines.requests import EXPLOITED, INSURED, SAMPLED, Highest, best, disputed
+from recurrank.rankers.engines.requests import EXPLOITED, INSURED, SAMPLED, Highest, best, disputed, dot
 
 GIVEN = -2
 """In place of the sample that was drawn: how probable is the slate that is given?"""
+
+
+class Recall(NamedTuple):
+    """Scores of a catalogue's items, which are the same for all requests until the next estimate; as far as they are known."""
+
+    features: Floats  # (L, d) whose scores they are
+    table: Floats  # (L, V), or no rows where nothing is remembered
+    known: Bools  # (L,) which rows of the table hold
+
+    @staticmethod
+    def of(features: Floats, vectors: int, most: int) -> Recall:
+        """Nothing known yet, and nothing to be remembered where that would take more than ``most`` bytes."""
+        items = len(features) if 8 * len(features) * vectors <= most else 0
+        return Recall(features, np.empty((items, vectors)), np.zeros(items, np.bool_))
 
 
 class Room(NamedTuple):
@@ -45,8 +59,8 @@ class Room(NamedTuple):
 @loop
 def answer(
     features: Floats, rows: Ints, slots: Ints, vectors: Floats, worth: Floats, constant: float, link: int, account: float,
-    explore: float, drawn: int, columns: Floats, parts: Floats, scores: Floats, top: Floats, kept: Ints, lists: Ints,
-    chosen: Ints, marginal: Floats,
+    explore: float, drawn: int, table: Floats, known: Bools, columns: Floats, parts: Floats, scores: Floats, top: Floats,
+    kept: Ints, lists: Ints, chosen: Ints, marginal: Floats,
 ) -> tuple[int, float, float, float]:  # fmt: skip
     """Fill ``chosen`` (candidates, counted from 0) and ``marginal``; what that did, is paid in, costs, and how probable it was.
 
@@ -55,8 +69,11 @@ def answer(
     """
     size, samples, room = len(slots), len(vectors) // 2, Highest(top, kept)
     order, rival, tried = lists[0], lists[1], lists[2]
-    turn(features, rows, columns)
-    score_all(columns, len(rows), vectors, constant, parts, scores)
+    if len(known) > 0:
+        recall(features, rows, vectors, constant, table, known, scores)
+    else:
+        turn(features, rows, columns)
+        score_all(columns, len(rows), vectors, constant, parts, scores)
     best(scores[0], len(rows), size, order, room)
     done, paid, cost = EXPLOITED, 0.0, 0.0
     if drawn >= 0:
@@ -105,6 +122,25 @@ def weigh(outcome: Ints, chosen: Ints, size: int, share: float, marginal: Floats
 
 
 @inner
+def recall(features: Floats, rows: Ints, vectors: Floats, constant: float, table: Floats, known: Bools, scores: Floats) -> None:
+    """The score of every candidate by every vector, remembered or computed and remembered."""
+    for i in range(len(rows)):
+        row = rows[i]
+        if not known[row]:
+            for v in range(len(vectors)):
+                table[row, v] = _number(dot(features, row, vectors[v], constant))
+            known[row] = True
+        for v in range(len(vectors)):
+            scores[v, i] = table[row, v]
+
+
+@inner
+def _number(score: float) -> float:
+    """The score; or the lowest one, where features are so large that their sums are not numbers."""
+    return score if score == score else -np.inf
+
+
+@inner
 def turn(features: Floats, rows: Ints, columns: Floats) -> None:
     """One column per candidate."""
     for i in range(len(rows)):
@@ -140,8 +176,7 @@ def score_all(columns: Floats, count: int, vectors: Floats, constant: float, par
                 a[i] += columns[p, i] * theta[p + 1]
             p += 1
         for i in range(count):
-            score = (a[i] + b[i]) + (c[i] + d[i])
-            out[i] = score if score == score else -np.inf  # features so large that sums are not numbers
+            out[i] = _number((a[i] + b[i]) + (c[i] + d[i]))
 
 
 @inner

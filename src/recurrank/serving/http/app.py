@@ -48,7 +48,7 @@ def make_app(service: Service, keys: KeyRing | None = None, limits: Limits | Non
     registry = CollectorRegistry()
     registry.register(ServiceCollector(service))
     decoder = Decoder(Bounds(bytes=limits.catalogue), limits.decoding)
-    routes = [*_ranker_routes(service, decoder), *_slate_routes(service), *item_routes(service)]
+    routes = [*_ranker_routes(service, decoder), *_slate_routes(service), *item_routes(service, decoder)]
     routes += _operation_routes(service, keys, registry)
 
     @route("GET", "/openapi.json", ANY_KEY)

@@ -11,12 +11,11 @@ import numpy as np
 from recurrank.serving.asked import Asked, PackedRows
 from recurrank.serving.changes import Id
 from recurrank.serving.http import schema as s
+from recurrank.serving.http.patching import MSGPACKS
 from recurrank.serving.http.problems import Refused
 from recurrank.serving.http.routes import Request
 from recurrank.serving.http.upload import JSON, NPY, Bounds, read_npy
 
-MSGPACKS = ("application/msgpack", "application/x-msgpack")
-"""Media types of MessagePack; the first is the registered one."""
 AS_JSON = (JSON, "text/plain", "application/x-www-form-urlencoded")
 """Media types of JSON: browsers' beacons and curl name it as the others."""
 CANDIDATES = 10_000
@@ -52,24 +51,23 @@ def _asked(asked: s.AskSlate) -> Asked:
 
 
 def _candidates(asked: s.AskSlate) -> tuple[list[str] | None, Any]:
-    given = asked.candidates
+    given: Any = asked.candidates  # strings or items, by what they are
     if given is None:
         if asked.features is not None:
             raise ValueError("candidates: missing; give the ids of the rows of features, in order")
         return None, None
-    names = [one for one in given if isinstance(one, str)]
-    items = [one for one in given if not isinstance(one, str)]
-    if names and items:
+    kinds: set[type[Any]] = set(map(type, given))
+    if len(kinds) > 1:
         raise ValueError("candidates: some have features, some have none; give those of all, or of none")
-    if names:
-        return names, None if asked.features is None else PackedRows(asked.features, len(names))
+    if kinds == {str}:
+        return given, None if asked.features is None else PackedRows(asked.features, len(given))
     if asked.features is not None:
         raise ValueError("features: given twice; give them beside the ids, or with each candidate")
-    size = len(items[0].features)
-    for place, one in enumerate(items):
+    size = len(given[0].features)
+    for place, one in enumerate(given):
         if len(one.features) != size:
             raise ValueError(f"candidates[{place}].features: {len(one.features)} numbers, the first candidate has {size}")
-    return [one.id for one in items], np.array([one.features for one in items])
+    return [one.id for one in given], np.array([one.features for one in given])
 
 
 def _of_file(request: Request) -> tuple[s.AskSlate, Asked]:

@@ -16,7 +16,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable
-from typing import IO, Any
+from typing import IO, Any, NamedTuple
 
 import msgspec
 import numpy as np
@@ -60,6 +60,14 @@ class Result(msgspec.Struct):
     last: bool = False  # the worker has to be replaced
 
 
+class Rows(NamedTuple):
+    """What a function may make of a body: something small that JSON can say, and rows of numbers with their ids."""
+
+    document: Any
+    features: Any  # (n, d)
+    ids: list[str]
+
+
 class Decoder:
     """Decodes uploads within bounds.
 
@@ -88,6 +96,14 @@ class Decoder:
             if _harmless(kind, body):
                 return await asyncio.to_thread(function, kind, body, {}, self._bounds)
             return (await asyncio.to_thread(self._run, function, kind, body, {}))[0].document
+
+    async def rows(self, kind: str, body: bytes, function: Callable[..., Rows]) -> Rows:
+        """What a function at the top of a module makes of a body."""
+        async with self._turn:
+            if _harmless(kind, body):
+                return await asyncio.to_thread(function, kind, body, {}, self._bounds)
+            result, features, ids = await asyncio.to_thread(self._run, function, kind, body, {})
+            return Rows(result.document, features, ids or [])
 
     def stop(self) -> None:
         """End the worker."""

@@ -7,13 +7,13 @@ import importlib
 import os
 import signal
 import sys
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
 import numpy as np
 
-from recurrank.catalogue import Catalogue
-from recurrank.serving.http.decoder import Job, Result
+from recurrank.serving.http.decoder import Job, Result, Rows
 from recurrank.serving.http.problems import explain
 from recurrank.serving.json_log import log_as_json
 
@@ -48,8 +48,10 @@ def _done(job: Job, source: Any) -> tuple[Result, Any, bytes]:
         found = getattr(importlib.import_module(module), name)(job.kind, body, job.query, job.bounds)
         if not isinstance(found, tuple):
             return Result(document=found), None, b""
+        if isinstance(found, Rows):
+            return _with_rows(Result(document=found.document), found.features, found.ids)
         config, catalogue = found
-        return _of_ranker(config, catalogue)
+        return _with_rows(Result(config=config), catalogue.features, catalogue.ids)
     except MemoryError:
         detail = f"body: decoding it takes more memory than {job.bounds.bytes >> 20:,} MB of items do"
         return Result(413, detail, last=True), None, b""
@@ -58,10 +60,12 @@ def _done(job: Job, source: Any) -> tuple[Result, Any, bytes]:
         return Result(problem.status, problem.detail), None, b""
 
 
-def _of_ranker(config: Any, catalogue: Catalogue) -> tuple[Result, Any, bytes]:
-    features = np.ascontiguousarray(catalogue.features)
-    ids = b"" if catalogue.ids is None else msgspec.msgpack.encode(list(catalogue.ids))
-    return Result(config=config, shape=features.shape, dtype=features.dtype.str, ids=len(ids)), features, ids
+def _with_rows(result: Result, features: Any, ids: Sequence[str] | None) -> tuple[Result, Any, bytes]:
+    if not len(features):
+        return result, None, b""
+    rows, names = np.ascontiguousarray(features), b"" if ids is None else msgspec.msgpack.encode(list(ids))
+    result.shape, result.dtype, result.ids = rows.shape, rows.dtype.str, len(names)
+    return result, rows, names
 
 
 def _limit_memory(more: int) -> None:

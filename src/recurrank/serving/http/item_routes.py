@@ -8,10 +8,11 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from recurrank.serving.changes import SlateRules, Wanted
+from recurrank.serving.changes import SlateRules
 from recurrank.serving.hosted_requests import HostedRequestRanker
 from recurrank.serving.http import schema as s
-from recurrank.serving.http.asking import MSGPACKS
+from recurrank.serving.http.decoder import Decoder
+from recurrank.serving.http.patching import MSGPACKS, read_patch, wanted_of
 from recurrank.serving.http.problems import Refused
 from recurrank.serving.http.routes import Answer, Operation, Request, Route, route
 from recurrank.serving.http.upload import JSON
@@ -28,7 +29,7 @@ class Page(msgspec.Struct, forbid_unknown_fields=True):
     limit: Annotated[int, Meta(ge=1, le=1000)] = 100
 
 
-def item_routes(service: Service) -> list[Route]:
+def item_routes(service: Service, decoder: Decoder) -> list[Route]:
     """All of them."""
     changing = asyncio.Semaphore(1)  # each takes several times the memory of the items
 
@@ -45,8 +46,13 @@ def item_routes(service: Service) -> list[Route]:
         Once it is answered no server shows an item that was removed. Removing what is not there, and adding what is there with
         the same features, is no mistake: the very same request again changes nothing.
         """
+        kind = request.media or JSON
+        if kind != JSON and kind not in MSGPACKS:
+            raise Refused(415, f"content-type: {kind[:60]!r} is not taken; send {JSON} or {MSGPACKS[0]}")
         async with changing:
-            return Answer(_encode(s.ItemsPatched(*await asyncio.to_thread(_change, service, request))))
+            wanted = wanted_of(await decoder.rows(kind, request.body, read_patch))
+            done = await asyncio.to_thread(service.change_items, request.parameters[0], wanted)
+            return Answer(_encode(s.ItemsPatched(*done)))
 
     @route("GET", "/v1/rankers/{name}/items", "admin", Operation("list_items", "items", s.ItemsPage, (404,)))
     async def list_items(request: Request) -> Answer:
@@ -75,22 +81,6 @@ def item_routes(service: Service) -> list[Route]:
         return Answer(_encode(s.RulesSet(rules, version)))
 
     return [change_items, list_items, set_rules, show_rules]
-
-
-def _change(service: Service, request: Request) -> tuple[int, ...]:
-    kind = request.media or JSON
-    if kind != JSON and kind not in MSGPACKS:
-        raise Refused(415, f"content-type: {kind[:60]!r} is not taken; send {JSON} or {MSGPACKS[0]}")
-    decode = msgspec.json.decode if kind == JSON else msgspec.msgpack.decode
-    asked = decode(request.body, type=s.ItemsPatch)
-    wanted = Wanted(
-        [item.id for item in asked.add],
-        [item.features for item in asked.add],
-        [item.id for item in asked.change],
-        [item.features for item in asked.change],
-        asked.remove,
-    )
-    return service.change_items(request.parameters[0], wanted)
 
 
 def _page(service: Service, name: str, page: Page) -> s.ItemsPage:

@@ -13,7 +13,7 @@ from recurrank import __version__
 from recurrank.rankers import names, registered
 from recurrank.serving.changes import SlateRules
 from recurrank.serving.http import schema as s
-from recurrank.serving.http.asking import MSGPACKS
+from recurrank.serving.http.patching import MSGPACKS
 from recurrank.serving.http.problems import TITLES
 from recurrank.serving.http.routes import Operation, Route
 from recurrank.serving.http.upload import CSV, JSON, NPY, PARQUET
