@@ -26,6 +26,7 @@ class Slate:
         propensity: how probable each item was at its position when the slate was drawn; shape (K,). NaN where that is not known
             in closed form, None where the algorithm does not say (:meth:`Ranker.estimate_propensity` estimates it).
         joint: how probable the whole slate was; None where the algorithm does not say.
+        conditional: how probable each item was given those above it; their product is ``joint``. NaN where that is not known.
 
     """
 
@@ -36,6 +37,7 @@ class Slate:
     ids: tuple[str, ...] | None = None
     propensity: Floats | None = None
     joint: float | None = None
+    conditional: Floats | None = None
 
     def __len__(self) -> int:
         return len(self.items)

@@ -86,7 +86,7 @@ def test_a_log_without_probabilities_refuses_weights_and_answers_by_models():
     ("changes", "estimator", "reason"),
     [
         ({"joint": None}, "rips", "no joint probabilities"),
-        ({"joint": np.full(2000, 0.5)}, "rips", "not drawn independently"),
+        ({"joint": np.full(2000, 0.5)}, "rips", "do not follow from the others"),
     ],
 )
 def test_prefixes_need_joint_probabilities_that_determine_them(changes, estimator, reason):
@@ -183,3 +183,28 @@ def test_a_figure_has_the_estimates():
     found = evaluate(uniform_log(2000), ["a", "b"], "iips,sn-iips")
     assert [label.get_text() for label in found.figure().axes[0].get_yticklabels()] == ["iips", "sn-iips"]
     assert found.to_frame()["estimator"].tolist() == ["iips", "sn-iips"]
+
+
+def two_blocks(pages, seed=0):
+    """Blocks of two positions each, as RecurRank draws them: each tries one of its two items first, the other is below."""
+    rng = np.random.default_rng(seed)
+    items, given, marginal = np.empty((pages, 4), np.int32), np.ones((pages, 4)), np.empty((pages, 4))
+    for first, share in ((0, 0.7), (2, 0.4)):
+        tried = (rng.random(pages) >= share).astype(np.int32)
+        chance = np.where(tried == 0, share, 1 - share)
+        items[:, first], items[:, first + 1] = first + tried, first + 1 - tried
+        given[:, first] = marginal[:, first] = marginal[:, first + 1] = chance
+    model = rr.clicks.Cascade(ATTRACTION)
+    clicks = np.array([model.sample(page, rng) for page in items], np.uint8)
+    chances = {"propensity": marginal, "joint": given.prod(axis=1), "conditional": given}
+    return model, Sessions(np.zeros(pages, np.int32), items, clicks, ["q"], IDS, **chances)
+
+
+def test_conditional_probabilities_answer_for_blocks():
+    """The marginal and joint ones do not tell where blocks begin."""
+    model, log = two_blocks(4000)
+    for row in evaluate(log, ["b", "a", "c", "d"], "rips,sn-rips,cascade-dr").rows:
+        assert not row.refused
+        assert abs(row.value - model.expected([1, 0, 2, 3]).sum()) < 4 * row.error
+    unknown = Sessions(log.query, log.items, log.clicks, ["q"], IDS, propensity=log.propensity, joint=log.joint)
+    assert "do not follow" in evaluate(unknown, ["b", "a", "c", "d"], "rips").rows[0].refused

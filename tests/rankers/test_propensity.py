@@ -11,7 +11,8 @@ from scipy import stats
 
 import recurrank as rr
 from recurrank._compiled import loop
-from recurrank.rankers.ranker import Buffer, propensity, recall, registered
+from recurrank.rankers.dispatch import Buffer, conditional, propensity, recall
+from recurrank.rankers.ranker import registered
 
 ITEMS, POSITIONS = 6, 3
 SLATES = list(itertools.permutations(range(ITEMS), POSITIONS))
@@ -35,10 +36,16 @@ STOCHASTIC = [
 ]
 
 
+NOT_GIVEN = {"anchored", "batchrank", "epsilon-greedy", "rank1-elim", "rank1-elim-kl"}
+"""What is above tells more than follows from single positions and the whole."""
+
+
 @loop
-def law(state, before, slate, marginal):
+def law(state, before, slate, marginal, given):
     recall(state, before)
-    return propensity(state, before, slate, marginal)
+    joint = propensity(state, before, slate, marginal)
+    conditional(state, slate, marginal, joint, given)
+    return joint
 
 
 def learned(name: str, rounds: int, seed: int = 0) -> rr.Ranker:
@@ -54,37 +61,42 @@ def learned(name: str, rounds: int, seed: int = 0) -> rr.Ranker:
     return ranker
 
 
-def probabilities(ranker: rr.Ranker) -> tuple[dict, np.ndarray]:
-    """The joint probability of every slate there is, and their marginals, by the ranker's own word."""
-    joint, marginals = {}, np.zeros((POSITIONS, ITEMS))
+def probabilities(ranker: rr.Ranker) -> tuple[dict, np.ndarray, dict]:
+    """The joint probability of every slate there is, marginals, and those given the items above, by the ranker's own word."""
+    joint, marginals, given = {}, np.zeros((POSITIONS, ITEMS)), {}
     for items in SLATES:
-        marginal = np.empty(POSITIONS)
+        marginal, given[items] = np.empty(POSITIONS), np.empty(POSITIONS)
         slate = Buffer(np.array(items), np.full((POSITIONS, 2), -1, np.int64))
-        joint[items] = law(ranker.state, np.zeros(2 * POSITIONS), slate, marginal)
+        joint[items] = law(ranker.state, np.zeros(2 * POSITIONS), slate, marginal, given[items])
         for k, item in enumerate(items):
             marginals[k, item] = marginal[k]
-    return joint, marginals
+    return joint, marginals, given
 
 
 @pytest.mark.parametrize("name", STOCHASTIC)
 @pytest.mark.parametrize("rounds", [0, 40, 333])
 def test_all_slates_add_up(name, rounds):
-    joint, marginals = probabilities(learned(name, rounds))
+    joint, marginals, given = probabilities(learned(name, rounds))
     assert sum(joint.values()) == pytest.approx(1, abs=1e-9)
     added = np.zeros((POSITIONS, ITEMS))
     for items, chance in joint.items():
         added[range(POSITIONS), items] += chance
     np.testing.assert_allclose(marginals, added, atol=1e-9)
+    for items in (items for items in joint if joint[items] > 0):
+        down_to = [sum(joint[other] for other in joint if other[:k] == items[:k]) for k in range(1, POSITIONS + 1)]
+        if name not in NOT_GIVEN or not np.isnan(given[items]).any():
+            np.testing.assert_allclose(np.cumprod(given[items]), down_to, atol=1e-9)
 
 
 @pytest.mark.parametrize("name", STOCHASTIC)
 def test_what_is_drawn_has_the_probability_that_it_had_before(name):
     ranker = learned(name, 40)
     for _ in range(30):
-        joint, marginals = probabilities(ranker.copy())
+        joint, marginals, given = probabilities(ranker.copy())
         slate = ranker.rank()
         assert slate.joint == pytest.approx(joint[tuple(slate.items)], abs=1e-12)
         np.testing.assert_allclose(slate.propensity, marginals[range(POSITIONS), slate.items], atol=1e-12)
+        np.testing.assert_allclose(slate.conditional, given[tuple(slate.items)], atol=1e-12)
         ranker.learn(slate, [True, False, False])
 
 

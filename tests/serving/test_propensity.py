@@ -13,7 +13,8 @@ from tests.serving.running import ITEMS
 
 import recurrank as rr
 from recurrank.serving.audit import export
-from recurrank.serving.events import Chances, pack_slates, slate_size, unpack_chances, unpack_items
+from recurrank.serving.chances import Chances
+from recurrank.serving.events import pack_slates, slate_size, unpack_chances, unpack_items
 from recurrank.serving.service import Service
 from recurrank.serving.spec import LoggedSpec, RankerSpec
 from recurrank.serving.store import open_store
@@ -22,10 +23,12 @@ from recurrank.serving.store.base import Report
 CATALOGUE = rr.Catalogue(np.array([features for _, features in ITEMS], float), [item for item, _ in ITEMS])
 
 
-def packed(marginal, joint, marks=0):
+def packed(marginal, joint, marks=0, given=None):
+    """A slate; ``given`` are probabilities given the items above, by default not known."""
     positions = len(marginal)
     items, marked = np.arange(positions, dtype=np.int32)[None], np.full((1, positions, 2), 7, np.int64)
-    chances = Chances(np.array([marginal], float), np.array([joint], float))
+    above = np.full((1, positions), np.nan) if given is None else np.array([given])
+    chances = Chances(np.array([marginal], float), np.array([joint], float), above)
     return pack_slates(items, marked, np.array([marks]), chances)[0]
 
 
@@ -42,7 +45,7 @@ def test_what_is_packed_is_unpacked(marginal, joint, data):
     payload = packed(marginal, joint, marks)
     assert slate_size(payload, positions) == 4 * positions + 16 * marks
     assert unpack_items(payload, positions) == tuple(range(positions))
-    found, whole = unpack_chances(payload, positions)
+    found, whole, _ = unpack_chances(payload, positions)
     np.testing.assert_allclose(found, marginal, rtol=2**-11)
     assert whole == pytest.approx(joint, rel=2**-23)
 
@@ -62,7 +65,7 @@ def test_what_is_not_a_slate(payload):
 def test_slates_of_older_versions_have_none():
     payload = np.arange(10, dtype="<i4").tobytes() + bytes(32)
     assert slate_size(payload, 10) == 72
-    assert unpack_chances(payload, 10) == (None, None)
+    assert unpack_chances(payload, 10) == (None, None, None)
 
 
 @pytest.mark.parametrize("algorithm", ["recurrank", "cascade-lints"])

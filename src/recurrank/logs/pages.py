@@ -8,6 +8,7 @@
 | ``time`` | timestamp | optional |
 | ``propensity`` | list of numbers | optional: the probability of each item at its position when it was drawn |
 | ``joint`` | number | optional: the probability of the whole page |
+| ``conditional`` | list of numbers | optional: the probability of each item given those above it |
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from recurrank._arrays import Bools, Ints
+from recurrank._arrays import Bools, Floats, Ints
 from recurrank._compiled import apart
 from recurrank.logs.sessions import EMPTY, Codes, Sessions
 
@@ -28,12 +29,15 @@ OTHER_NAMES = {
     "time": ("timestamp", "at"),
     "propensity": ("propensities",),
     "joint": (),
+    "conditional": (),
 }
 """Names under which other programs have these columns."""
 
 
 MILLISECONDS = 1e11
 """A time above this is in milliseconds; as seconds it would be the year 5138."""
+LISTED = ("propensity", "conditional")
+"""Columns with a probability per position."""
 
 
 class Bad(ValueError):
@@ -75,6 +79,7 @@ def schema() -> Any:
             ("time", pa.timestamp("us", tz="UTC")),
             ("propensity", pa.list_(pa.float64())),
             ("joint", pa.float64()),
+            ("conditional", pa.list_(pa.float64())),
         ]
     )
 
@@ -116,10 +121,10 @@ def _found(pa: Any, batch: Any) -> Iterator[tuple[int, str, str]]:
         if column in names and batch[column].null_count:
             for row in np.flatnonzero(batch[column].is_null().to_numpy(zero_copy_only=False)):
                 yield int(row), column, "missing; every page needs it"
-    sizes = {name: _sizes(batch[name]) for name in ("items", "clicks", "propensity") if name in names}
+    sizes = {name: _sizes(batch[name]) for name in ("items", "clicks", *LISTED) if name in names}
     for row in np.flatnonzero(sizes["items"] == 0):
         yield int(row), "items", "empty; a page shows at least one item"
-    for name in ("clicks", "propensity"):
+    for name in ("clicks", *LISTED):
         if name in sizes:
             for row in np.flatnonzero((sizes[name] != sizes["items"]) & (sizes[name] >= 0) & (sizes["items"] >= 0)):
                 yield int(row), name, f"{sizes[name][row]} values for {sizes['items'][row]} items"
@@ -142,11 +147,12 @@ def _found(pa: Any, batch: Any) -> Iterator[tuple[int, str, str]]:
 
 
 def _probabilities(batch: Any, names: list[str]) -> Iterator[tuple[int, str, str]]:
-    if "propensity" in names:
-        values, owner = _flat(batch["propensity"])
-        numbers = values.to_numpy(zero_copy_only=False).astype(np.float64)
-        for place in np.flatnonzero(~((numbers > 0) & (numbers <= 1))):
-            yield int(owner[place]), "propensity", f"{numbers[place]:g} lies outside (0, 1]"
+    for name in LISTED:
+        if name in names:
+            values, owner = _flat(batch[name])
+            numbers = values.to_numpy(zero_copy_only=False).astype(np.float64)
+            for place in np.flatnonzero(~((numbers > 0) & (numbers <= 1))):
+                yield int(owner[place]), name, f"{numbers[place]:g} lies outside (0, 1]"
     if "joint" in names:
         numbers = batch["joint"].to_numpy(zero_copy_only=False).astype(np.float64)
         given = batch["joint"].is_valid().to_numpy(zero_copy_only=False)
@@ -231,6 +237,15 @@ def _coded(column: Any) -> tuple[Codes, list[str]]:
     return codes, chunks[0].dictionary.cast(pa.string()).to_pylist()
 
 
+def _padded(column: Any, here: Bools) -> Floats:
+    """Probabilities by page and position, 1 where a page has no such position, NaN where the column has none."""
+    pa = arrow()
+    given = column.is_valid().to_numpy()
+    found = np.where(given[:, None] | ~here, 1.0, np.nan)
+    found[here & given[:, None]] = pa.compute.list_flatten(column).cast(pa.float64()).to_numpy()
+    return found
+
+
 def sessions_of(table: Any) -> Sessions:
     """Sessions from a table whose rows were checked."""
     pa = arrow()
@@ -252,10 +267,9 @@ def sessions_of(table: Any) -> Sessions:
         times = as_time(table["time"].combine_chunks())
         if not times.null_count:
             optional["time"] = times.cast(pa.int64()).to_numpy() / 1e6
-    if "propensity" in names and not table["propensity"].null_count:
-        propensity = np.ones((len(lengths), width))
-        propensity[here] = pa.compute.list_flatten(table["propensity"]).cast(pa.float64()).to_numpy()
-        optional["propensity"] = propensity
+    for name in LISTED:
+        if name in names and table[name].null_count < (len(table) if name == "conditional" else 1):
+            optional[name] = _padded(table[name], here)
     if "joint" in names and not table["joint"].null_count:
         optional["joint"] = table["joint"].combine_chunks().cast(pa.float64()).to_numpy()
     return Sessions(query, items, clicks, query_ids, item_ids, **optional)

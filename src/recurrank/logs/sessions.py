@@ -40,6 +40,7 @@ class Sessions:
         time: seconds since 1970, where the log has them; shape (n,).
         propensity: the probability that this item was shown at this position, where the log has it; shape (n, K).
         joint: the probability of the whole page, where the log has it; shape (n,).
+        conditional: the probability of each item given those above it, NaN where it is not known; shape (n, K).
 
     """
 
@@ -51,6 +52,7 @@ class Sessions:
     time: Floats | None = None
     propensity: Floats | None = None
     joint: Floats | None = None
+    conditional: Floats | None = None
 
     def __len__(self) -> int:
         return len(self.query)
@@ -76,6 +78,7 @@ class Sessions:
             time=None if self.time is None else self.time[rows],
             propensity=None if self.propensity is None else self.propensity[rows],
             joint=None if self.joint is None else self.joint[rows],
+            conditional=None if self.conditional is None else self.conditional[rows],
         )
 
     def split(self, how: str = "time", share: float = 0.25, seed: int = 0) -> tuple[Sessions, Sessions]:

@@ -58,6 +58,7 @@ from recurrank.rankers.engines.coordinates import Coordinates
 from recurrank.rankers.engines.pieces import farthest, leaders_first
 from recurrank.rankers.engines.posterior import candidates, look
 from recurrank.rankers.engines.profiling import profiled
+from recurrank.rankers.engines.propensity import by_tried_items
 from recurrank.rankers.knowledge import Knowledge, KnownBlock
 from recurrank.rankers.options import Delta, Option
 from recurrank.rankers.prior import BelievedBefore, Prior, combine
@@ -101,11 +102,10 @@ class Balanced(Restocking):
     believes = "general click model"
     uses_features = True
     regret_bound = "O(K sqrt(d T log(L T))) if proved, see docs/balanced.md"
-    compiled_rank = rank
-    compiled_learn = learn
+    compiled_rank, compiled_learn = rank, learn
     compiled_served = served
     compiled_recall = recall
-    compiled_propensity = propensity
+    compiled_propensity, compiled_conditional = propensity, by_tried_items
     from_catalogue = ("features",)
 
     state: State

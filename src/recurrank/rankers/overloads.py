@@ -1,4 +1,4 @@
-"""What compiled loops call for the functions of ``ranker.py`` that depend on the algorithm: ``rank``, ``learn`` and so on.
+"""What compiled loops call for the functions of ``dispatch.py`` that depend on the algorithm: ``rank``, ``learn`` and so on.
 
 Numba looks the algorithm up by the type of the state, once, when it compiles a loop.
 """
@@ -11,30 +11,30 @@ import numpy as np
 from numba.extending import overload
 
 from recurrank._compiled import PART
-from recurrank.rankers.ranker import _compiled, drop, learn, propensity, rank, recall, served
+from recurrank.rankers.dispatch import algorithms, conditional, drop, learn, propensity, rank, recall, served
 
 
 @overload(rank, jit_options=PART, strict=False)
 def _rank(state: Any, rng: Any, slate: Any) -> Any:
-    own = _compiled[state.instance_class].compiled_rank
+    own = algorithms[state.instance_class].compiled_rank
     return lambda state, rng, slate: own(state, rng, slate)
 
 
 @overload(learn, jit_options=PART, strict=False)
 def _learn(state: Any, slate: Any, clicks: Any) -> Any:
-    own = _compiled[state.instance_class].compiled_learn
+    own = algorithms[state.instance_class].compiled_learn
     return lambda state, slate, clicks: own(state, slate, clicks)
 
 
 @overload(recall, jit_options=PART, strict=False)
 def _recall(state: Any, before: Any) -> Any:
-    own = _compiled[state.instance_class].compiled_recall
+    own = algorithms[state.instance_class].compiled_recall
     return lambda state, before: own(state, before)
 
 
 @overload(propensity, jit_options=PART, strict=False)
 def _propensity(state: Any, before: Any, slate: Any, marginal: Any) -> Any:
-    own = _compiled[state.instance_class].compiled_propensity
+    own = algorithms[state.instance_class].compiled_propensity
     if own is None:
 
         def unknown(state: Any, before: Any, slate: Any, marginal: Any) -> float:
@@ -46,9 +46,15 @@ def _propensity(state: Any, before: Any, slate: Any, marginal: Any) -> Any:
     return lambda state, before, slate, marginal: own(state, before, slate, marginal)
 
 
+@overload(conditional, jit_options=PART, strict=False)
+def _conditional(state: Any, slate: Any, marginal: Any, joint: Any, given: Any) -> Any:
+    own = algorithms[state.instance_class].compiled_conditional
+    return lambda state, slate, marginal, joint, given: own(state, slate, marginal, joint, given)
+
+
 @overload(served, jit_options=PART, strict=False)
 def _served(state: Any, rng: Any, slate: Any, rules: Any) -> Any:
-    kind = _compiled[state.instance_class]
+    kind = algorithms[state.instance_class]
     own, again, always = kind.compiled_served, kind.compiled_rank, kind.counted_in_0_1_0
     if own is None:
         return lambda state, rng, slate, rules: again(state, rng, slate)
@@ -66,7 +72,7 @@ def _served(state: Any, rng: Any, slate: Any, rules: Any) -> Any:
 
 @overload(drop, jit_options=PART, strict=False)
 def _drop(state: Any, slate: Any) -> Any:
-    own = _compiled[state.instance_class].compiled_drop
+    own = algorithms[state.instance_class].compiled_drop
     if own is None:
         return lambda state, slate: None
     return lambda state, slate: own(state, slate)

@@ -21,11 +21,13 @@ from typing import Any, ClassVar, NamedTuple, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
-from recurrank._arrays import Bools, Floats, Ints, as_count
-from recurrank._compiled import contributes, hot, interpreted, loop
+from recurrank._arrays import Bools, Floats, as_count
+from recurrank._compiled import contributes, hot, interpreted
 from recurrank.catalogue import Catalogue, as_catalogue
 from recurrank.plugins import plainly
-from recurrank.rankers.engines.propensity import nothing_to_recall
+from recurrank.rankers.dispatch import Buffer as Buffer
+from recurrank.rankers.dispatch import algorithms, draw, drop, learn, served
+from recurrank.rankers.engines.propensity import follows, nothing_to_recall
 from recurrank.rankers.knowledge import Knowledge
 from recurrank.rankers.options import Option, declared, schema_of
 from recurrank.rankers.prior import Prior, as_prior
@@ -38,17 +40,6 @@ Items = ArrayLike | Catalogue
 """What a ranker is made on: a matrix with one row per item, or a catalogue."""
 RULES = 2
 """The version of what rankers decide, where that has changed: 1 in version 0.1.0."""
-
-
-class Buffer(NamedTuple):
-    """A slate as compiled functions see it."""
-
-    items: Ints  # (K,)
-    marks: Ints  # (K, 2)
-
-    @staticmethod
-    def empty(positions: int) -> Buffer:
-        return Buffer(np.zeros(positions, np.int64), np.full((positions, 2), -1, np.int64))
 
 
 class Feedback(NamedTuple):
@@ -100,6 +91,8 @@ class Ranker:
     """Why a service cannot use it, where that is so."""
     compiled_propensity: ClassVar[Callable[..., Any] | None] = None
     """propensity(state, before, slate, marginal) -> joint: see ``engines/propensity.py``; None: not known."""
+    compiled_conditional: ClassVar[Callable[..., Any]] = follows
+    """conditional(state, slate, marginal, joint, given): the probability of each item given those above it, into ``given``."""
     compiled_recall: ClassVar[Callable[..., Any]] = nothing_to_recall
     """recall(state, before): copy what those probabilities depend on and drawing changes, at most 2 K numbers."""
     from_catalogue: ClassVar[tuple[str, ...]] = ()
@@ -137,12 +130,12 @@ class Ranker:
     def rank(self) -> Slate:
         """The next slate to show."""
         self._settle()
-        marginal, drawn = np.empty(self.positions), draw if self.compiled else interpreted(draw)
+        (marginal, given), drawn = np.empty((2, self.positions)), draw if self.compiled else interpreted(draw)
         with plainly():
-            joint = drawn(self.state, self.rng, self._buffer, self._before, marginal)
+            joint = drawn(self.state, self.rng, self._buffer, self._before, marginal, given)
         items, ids = self._buffer.items.copy(), self.catalogue.ids
         named = None if ids is None else tuple(ids[item] for item in items)
-        known: Any = (marginal, joint) if self.compiled_propensity is not None else ()
+        known: Any = (marginal, joint, given) if self.compiled_propensity is not None else ()
         slate = Slate(items, self._buffer.marks.copy(), self.served, self.identity, named, *known)
         self.served += 1
         return slate
@@ -328,7 +321,6 @@ def nothing_served(state: Any, slate: Buffer) -> None:
     """For algorithms whose state does not depend on the slates served."""
 
 
-_compiled: dict[type[Any], type[Ranker]] = {}
 _rankers: dict[str, type[Ranker]] = {}
 
 
@@ -340,61 +332,10 @@ def register(state: type[Any], ranker: type[Ranker]) -> None:
 
 def register_state(state: type[Any], ranker: type[Ranker]) -> None:
     """Make compiled functions known by the type of their state, without a name for the algorithm."""
-    _compiled[state] = ranker
+    algorithms[state] = ranker
     contributes(state, ranker)
 
 
 def registered() -> dict[str, type[Ranker]]:
     """Every algorithm by its name."""
     return dict(_rankers)
-
-
-# Loops call the next six. Python looks the algorithm up by the type of the state each time; ``overloads.py`` has numba's side.
-
-
-def rank(state: Any, rng: np.random.Generator, slate: Buffer) -> None:
-    """The rank of this state's algorithm."""
-    _compiled[type(state)].compiled_rank(state, rng, slate)
-
-
-def learn(state: Any, slate: Buffer, clicks: Bools) -> bool:
-    """The learn of this state's algorithm."""
-    return bool(_compiled[type(state)].compiled_learn(state, slate, clicks))
-
-
-def recall(state: Any, before: Floats) -> None:
-    """What the probabilities of the next slate depend on, before it is drawn."""
-    _compiled[type(state)].compiled_recall(state, before)
-
-
-def propensity(state: Any, before: Floats, slate: Buffer, marginal: Floats) -> float:
-    """How probable a slate of this state's algorithm was, NaN where it does not say."""
-    own = _compiled[type(state)].compiled_propensity
-    if own is None:
-        marginal[:] = np.nan
-        return float("nan")
-    return float(own(state, before, slate, marginal))
-
-
-@loop
-def draw(state: Any, rng: np.random.Generator, slate: Buffer, before: Floats, marginal: Floats) -> float:
-    """Rank, and tell how probable what came out was: each item at its position, and all of it."""
-    recall(state, before)
-    rank(state, rng, slate)
-    return propensity(state, before, slate, marginal)
-
-
-def served(state: Any, rng: np.random.Generator, slate: Buffer, rules: int) -> None:
-    """Update this state for a slate that a copy has served (the slate may be overwritten)."""
-    kind = _compiled[type(state)]
-    if kind.compiled_served is None or (rules == 1 and not kind.counted_in_0_1_0):
-        kind.compiled_rank(state, rng, slate)
-    else:
-        kind.compiled_served(state, slate)
-
-
-def drop(state: Any, slate: Buffer) -> None:
-    """Update this state for a slate that will never be answered."""
-    own = _compiled[type(state)].compiled_drop
-    if own is not None:
-        own(state, slate)

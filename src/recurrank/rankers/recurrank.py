@@ -57,7 +57,7 @@ from recurrank.rankers.engines.asking import (
     served,
 )
 from recurrank.rankers.engines.placing import show_leaders, show_tried
-from recurrank.rankers.engines.propensity import FIRST, WIDTH
+from recurrank.rankers.engines.propensity import FIRST, WIDTH, by_tried_items
 from recurrank.rankers.engines.splitting import split
 from recurrank.rankers.knowledge import Knowledge, KnownBlock
 from recurrank.rankers.options import Delta, Option
@@ -139,7 +139,7 @@ class RecurRank(Restocking):
     counted_in_0_1_0 = True
     compiled_drop = drop
     compiled_recall = recall
-    compiled_propensity = propensity
+    compiled_propensity, compiled_conditional = propensity, by_tried_items
 
     state: State
 

@@ -121,6 +121,17 @@ def propensity(state: State, before: Floats, slate: Buffer, marginal: Floats) ->
     return joint
 
 
+@hot
+def conditional(state: State, slate: Buffer, marginal: Floats, joint: float, given: Floats) -> None:
+    """One of those of the block that do not stand above."""
+    first, b, size = 0, 0, len(slate.items)
+    while first < size:
+        end = state.bounds[b + 1] if state.counts[MIXED] else state.counts[SIZE]
+        for k in range(first, min(end, size)):
+            given[k] = 1.0 / (end - k) if marginal[k] > 0.0 else 0.0
+        first, b = end, b + 1
+
+
 @inner
 def _inside(block: Ints, first: int, end: int, item: int) -> bool:
     k = first
@@ -245,6 +256,7 @@ class TopRank(Ranker):
     compiled_learn = learn
     compiled_served = nothing_served
     compiled_propensity = propensity
+    compiled_conditional = conditional
 
     state: State
 

@@ -81,6 +81,7 @@ def export(store: Store, path: Path) -> int:
             ("clicks", pa.list_(pa.bool_())),
             ("propensity", pa.list_(pa.float64())),
             ("joint", pa.float64()),
+            ("conditional", pa.list_(pa.float64())),
         ]
     )
     partial, count = path.with_name(path.name + ".partial"), 0
@@ -112,9 +113,10 @@ def _row(event: Event, stored: StoredRanker | None, ids: dict[int, tuple[str, ..
         "clicks": None,
         "propensity": None,
         "joint": None,
+        "conditional": None,
     }
     if stored and event.payload and event.kind not in (Kind.ITEMS, Kind.RULES):
-        row["propensity"], row["joint"] = unpack_chances(event.payload, stored.positions)
+        row["propensity"], row["joint"], row["conditional"] = unpack_chances(event.payload, stored.positions)
         row["items"] = names_of(event, stored.positions, ids[stored.number])
     if stored and event.kind in (Kind.LEARNED, Kind.REPORTED):
         row["clicks"] = unpack_clicks(event.clicks, stored.positions)[: shown_in(event.payload, stored.positions)].tolist()

@@ -10,7 +10,8 @@ from typing import Any, NamedTuple
 import msgspec
 import numpy as np
 
-from recurrank._arrays import Bools, Floats, Ints
+from recurrank._arrays import Bools, Ints
+from recurrank.serving import chances
 
 
 class Kind(IntEnum):
@@ -50,45 +51,11 @@ class Event(NamedTuple):
     at: float
 
 
-CERTAIN, COMMON, SINGLE = 4, 8, 12
-"""How many bytes beyond a multiple of 16 the probabilities of a slate take, and so how they are written."""
-
-
-class Chances(NamedTuple):
-    """How probable the items of n slates were at their positions, and the slates as a whole. Shapes (n, K) and (n,)."""
-
-    marginal: Floats
-    joint: Floats
-
-
-def pack_slates(items: Any, marks: Ints, used: Ints, chances: Chances | None = None) -> list[bytes]:
+def pack_slates(items: Any, marks: Ints, used: Ints, probable: chances.Chances | None = None) -> list[bytes]:
     """Of each slate its items as int32, the marks in use as int64, and its probabilities. Shapes (n, K), (n, K, 2) and (n,)."""
     shown, explored = items.astype("<i4", copy=False), marks.astype("<i8", copy=False)
-    last = [b""] * len(items) if chances is None else _pack_chances(chances)
+    last = [b""] * len(items) if probable is None else chances.pack(probable, used)
     return [a.tobytes() + m[:n].tobytes() + p for a, m, n, p in zip(shown, explored, used.tolist(), last, strict=True)]
-
-
-def _pack_chances(chances: Chances) -> list[bytes]:
-    """Nothing but a 1 where all is certain; the joint and one marginal in single precision where all marginals are the same.
-
-    Otherwise the joint in single precision, a bit for each position whose marginal is not that of the position above, these
-    marginals in half precision, and how long all of it is (16 bits), after zeros up to 12 bytes beyond a multiple of 16.
-    """
-    joint, single = chances.joint.astype("<f4"), chances.marginal.astype("<f4")
-    with np.errstate(under="ignore"):
-        half = chances.marginal.astype("<f2")
-    new = np.ones(half.shape, np.bool_)
-    new[:, 1:] = half[:, 1:] != half[:, :-1]
-    bits = np.packbits(new, axis=1, bitorder="little")
-    packed = []
-    for i, different in enumerate(new.sum(axis=1).tolist()):
-        if different == 1:
-            packed.append(joint[i].tobytes() + (single[i, 0].tobytes() if joint[i] != 1 else b""))
-        else:
-            body = joint[i].tobytes() + bits[i].tobytes() + half[i][new[i]].tobytes()
-            size = SINGLE + (max(0, len(body) + 2 - SINGLE) + 15) // 16 * 16
-            packed.append(body + bytes(size - 2 - len(body)) + size.to_bytes(2, "little"))
-    return packed
 
 
 def slate_size(payload: Any, positions: int) -> int:
@@ -97,31 +64,16 @@ def slate_size(payload: Any, positions: int) -> int:
         return -1
     if is_request(payload):
         return len(payload) if shown_in(payload, positions) <= positions else -1
-    kind = (len(payload) - 4 * positions) & 15
-    if kind == SINGLE:
-        kind = int.from_bytes(payload[-2:], "little")
-        if kind & 15 != SINGLE:
-            return -1
-    size = len(payload) - kind
-    marks = size - 4 * positions
-    return size if 0 <= marks <= 16 * positions and marks & 15 == 0 and kind & 3 == 0 else -1
+    marks = chances.marks_size(payload, 4 * positions)
+    return 4 * positions + marks if 0 <= marks <= 16 * positions and marks & 15 == 0 else -1
 
 
-def unpack_chances(payload: bytes, positions: int) -> tuple[list[float | None] | None, float | None]:
-    """The marginal probability of each position and the joint one; None where the log has none of them."""
+def unpack_chances(payload: bytes, positions: int) -> chances.Logged:
+    """How probable the items of a slate were; None where the log does not say."""
     if is_request(payload):
         shown = unpack_request(payload)
-        return shown.propensity, shown.joint
-    packed = payload[slate_size(payload, positions) :]
-    if not packed:
-        return None, None
-    joint = struct.unpack_from("<f", packed)[0]
-    if len(packed) <= COMMON:
-        return [struct.unpack_from("<f", packed, len(packed) - 4)[0]] * positions, joint
-    width = (positions + 7) // 8
-    new = np.unpackbits(np.frombuffer(packed, np.uint8, width, 4), count=positions, bitorder="little")
-    half = np.frombuffer(packed, "<f2", int(new.sum()), 4 + width)
-    return half[np.cumsum(new, dtype=np.int64) - 1].astype(float).tolist(), joint
+        return chances.completed(shown.propensity, shown.joint)
+    return chances.unpack(payload[slate_size(payload, positions) :], positions)
 
 
 def unpack_items(payload: bytes, positions: int) -> tuple[int, ...]:

@@ -18,7 +18,8 @@ from recurrank.rankers.engines.propensity import certain
 from recurrank.rankers.ranker import Buffer, Ranker
 from recurrank.serving import rounds
 from recurrank.serving.asked import Asked
-from recurrank.serving.events import Chances, Event, Kind, pack_slates
+from recurrank.serving.chances import Chances
+from recurrank.serving.events import Event, Kind, pack_slates
 from recurrank.serving.fold import Fold, sealed
 from recurrank.serving.spec import LoggedSpec
 from recurrank.serving.store.base import Snapshot, StoredRanker
@@ -138,7 +139,7 @@ class HostedRanker:
         positions = self.spec.positions
         items, marks = np.empty((many, positions), np.int32), np.empty((many, positions, 2), np.int64)
         used, before = np.empty(many, np.int64), np.zeros(2 * positions)
-        chances = Chances(np.empty((many, positions)), np.empty(many))
+        chances = Chances.empty(many, positions)
         began = time.perf_counter()
         loop = rounds.draw if view.compiled else interpreted(rounds.draw)
 

@@ -14,8 +14,9 @@ from recurrank.catalogue import Catalogue
 from recurrank.rankers.ranker import Buffer, Ranker
 from recurrank.rankers.request_ranker import RequestRanker
 from recurrank.serving.asked import Asked, PackedRows, packed, packed_rows
+from recurrank.serving.chances import Chances
 from recurrank.serving.changes import KEEP, NO_RULES, Stocked
-from recurrank.serving.events import Chances, Event, Kind, ShownRequest, pack_request
+from recurrank.serving.events import Event, Kind, ShownRequest, pack_request
 from recurrank.serving.fold import Fold
 from recurrank.serving.hosted import Drawn, HostedRanker
 from recurrank.serving.request_fold import RequestFold

@@ -11,8 +11,9 @@ import numpy as np
 
 from recurrank._arrays import Bools, Floats, Ints
 from recurrank._compiled import inner, loop
-from recurrank.rankers.ranker import Buffer, drop, learn, propensity, rank, recall, served
-from recurrank.serving.events import Chances, Kind
+from recurrank.rankers.dispatch import Buffer, conditional, drop, learn, propensity, rank, recall, served
+from recurrank.serving.chances import Chances
+from recurrank.serving.events import Kind
 from recurrank.serving.tally import Tally, tally_round
 
 SERVED, LEARNED, DROPPED = int(Kind.SERVED), int(Kind.LEARNED), int(Kind.DROPPED)
@@ -49,8 +50,9 @@ def draw(
         if uniform:
             shuffle(rng, slate, catalogue)
         chances.joint[i] = propensity(state, before, slate, chances.marginal[i])
+        conditional(state, slate, chances.marginal[i], chances.joint[i], chances.given[i])
         if share > 0.0:
-            mix(slate, items[i], chances.marginal[i], chances.joint, i, catalogue, share, certain)
+            mix(slate, items[i], chances.marginal[i], chances.joint, chances.given[i], i, catalogue, share, certain)
         used[i] = positions
         for k in range(positions):
             items[i, k] = slate.items[k]
@@ -75,16 +77,29 @@ def shuffle(rng: np.random.Generator, slate: Buffer, catalogue: int) -> None:
 
 @inner
 def mix(
-    slate: Buffer, ranked: Any, marginal: Floats, joint: Floats, i: int, catalogue: int, share: float, certain: bool
+    slate: Buffer,
+    ranked: Any,
+    marginal: Floats,
+    joint: Floats,
+    given: Floats,
+    i: int,
+    catalogue: int,
+    share: float,
+    certain: bool,
 ) -> None:
     """Probabilities of a slate under the algorithm become those under the algorithm and a share of uniform slates."""
-    same, uniform = True, share
+    same, uniform, own, above = True, share, 1.0 - share, 1.0
     for k in range(len(slate.items)):
         same &= slate.items[k] == ranked[k]
         uniform /= catalogue - k
         if certain:
             marginal[k] = 1.0 if slate.items[k] == ranked[k] else 0.0
+            given[k] = 1.0 if same else 0.0
         marginal[k] = share / catalogue + (1 - share) * marginal[k]
+        if own > 0.0:  # given what cannot stand above, nothing is known, and nothing has to be
+            own *= given[k]
+        given[k] = (uniform + own) / above  # of the items down to here, over those above
+        above = uniform + own
     if certain:
         joint[i] = 1.0 if same else 0.0
     joint[i] = uniform + (1 - share) * joint[i]

@@ -308,7 +308,7 @@ class Service:
             if self.registry.find(hosted.stored.name) is not hosted:
                 raise NotFound(f"name: unknown ranker {hosted.stored.name!r}")
             raise Conflict(f"slate: {operation.slate!r} is a slate of another ranker; choose another id")
-        chances = unpack_chances(payload, hosted.spec.positions) if propensity else ()
+        chances = unpack_chances(payload, hosted.spec.positions)[:2] if propensity else ()
         names = drawn.names if payload is operation.payload else None  # the slate may have been there already
         if names is None:
             names = names_in(payload, hosted.spec.positions, hosted.ids)

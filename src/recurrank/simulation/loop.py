@@ -10,7 +10,8 @@ from recurrank._arrays import Bools, Floats, Ints
 from recurrank._compiled import interpreted, loop
 from recurrank.clicks.model import ClickModel, examine, sample
 from recurrank.plugins import plainly
-from recurrank.rankers.ranker import Buffer, Ranker, learn, rank
+from recurrank.rankers.dispatch import Buffer, learn, rank
+from recurrank.rankers.ranker import Ranker
 from recurrank.seeds import stream
 
 

@@ -88,7 +88,7 @@ def evaluate(
 
     Args:
         log: a file, or :class:`~recurrank.logs.sessions.Sessions`. Weights need its ``propensity``, and for rips and
-            cascade-dr its ``joint``.
+            cascade-dr its ``conditional``, or ``propensity`` and ``joint`` where it follows from them.
         policy: "shown", "order:a,b,c", "order:FILE", "scores:FILE.csv", "ranker:NAME", or item ids in order.
         estimators: names, or one text separated by commas; by default all but "direct", and on
             logs of more than 200,000 pages "position": they fit models.

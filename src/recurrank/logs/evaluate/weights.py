@@ -3,9 +3,10 @@
     marginal    w_k   = pi(a_k at k) / p(a_k at k)
     of prefixes W_k   = pi(a_1, ..., a_k) / p(a_1, ..., a_k)
 
-For a policy with one ranking per query pi is 1 or 0. The log has the marginal probabilities p(a_k at k) and perhaps the joint
-one of the whole page. Prefixes follow from these only where positions are drawn independently (joint = product of the
-marginals), or a page is drawn uniformly from n items (marginals 1 / n, joint 1 / (n (n-1) ...)).
+For a policy with one ranking per query pi is 1 or 0. The log has the marginal probabilities p(a_k at k), and perhaps the joint
+one of the whole page. Those of prefixes are products of the probabilities of each item given those above it: the log may have
+them (``conditional``, as our service's export has for algorithms with blocks), or they follow from the others
+(``rankers/engines/propensity.py`` says where). Where they do not, only pages that begin as the policy would matter.
 
 Where the policy's items could be shown, weights are 1 in mean. Where they are less by more than chance, the log never shows
 what the policy would, and no weighting can tell what that would have earned.
@@ -15,17 +16,16 @@ from __future__ import annotations
 
 import numpy as np
 
-from recurrank._arrays import Bools, Floats
+from recurrank._arrays import Bools, Floats, Ints
 from recurrank._compiled import apart
 from recurrank.logs.evaluate.policy import Policy
 from recurrank.logs.sessions import EMPTY, Codes, Sessions
+from recurrank.rankers.engines.propensity import given_above
 
 LEAST_SAMPLE = 20
 """The smallest effective sample size that is answered with."""
 DOUBT = 4.0
 """Standard errors by which mean weights may be below 1."""
-SAME = 1e-6
-"""Relative difference of probabilities that is rounding."""
 
 
 class Refused(ValueError):
@@ -38,57 +38,64 @@ def marginal(log: Sessions, policy: Policy) -> Floats:
         return np.ones(log.items.shape)
     if log.propensity is None:
         raise Refused("the log has no propensities: it does not say how probable what it shows was")
-    return _weights(log.items, log.query, policy.target, log.propensity, False, False)
+    return _weights(log.items, log.query, policy.target, log.propensity)
 
 
 def prefix(log: Sessions, policy: Policy) -> Floats:
     """The weights W_k."""
     if policy.target is None:
         return np.ones(log.items.shape)
-    if log.propensity is None:
-        raise Refused("the log has no propensities: it does not say how probable what it shows was")
-    if log.joint is None:
-        raise Refused("the log has no joint probabilities of pages: those of prefixes do not follow from single positions")
-    independent, uniform = _drawn(log.items, log.propensity, log.joint)
-    if not independent and not uniform:
+    if log.conditional is None and (log.propensity is None or log.joint is None):
+        missing = "propensities" if log.propensity is None else "joint probabilities of pages"
+        raise Refused(f"the log has no {missing}: it does not say how probable the items down to a position were together")
+    unknown, nothing = np.zeros(1, np.int64), np.empty((0, log.positions))
+    given = nothing if log.conditional is None else log.conditional
+    marginals = nothing if log.propensity is None else log.propensity
+    joint = np.empty(0) if log.joint is None else log.joint
+    weights = _prefixes(log.items, log.query, policy.target, marginals, joint, given, unknown)
+    if unknown[0]:
         raise Refused(
-            "positions are not drawn independently, nor pages uniformly: probabilities of prefixes do not follow from the log"
+            f"on {unknown[0]:,} pages that begin as the policy's, probabilities of items given those above are not in the log "
+            "and do not follow from the others"
         )
-    return _weights(log.items, log.query, policy.target, log.propensity, True, not independent)
+    return weights
 
 
 @apart
-def _drawn(items: Codes, propensity: Floats, joint: Floats) -> tuple[bool, bool]:
-    """Whether all pages are drawn independently by position, and whether uniformly: a condition on their joint probability."""
-    independent, uniform = True, True
-    for row in range(len(items)):
-        product, alike, first = 1.0, 1.0, propensity[row, 0]
-        for k in range(items.shape[1]):
-            if items[row, k] != EMPTY:
-                product *= propensity[row, k]
-                alike /= max(1 / first - k, 1.0)
-                uniform &= abs(propensity[row, k] - first) <= SAME * first
-        independent &= abs(product - joint[row]) <= SAME * joint[row]
-        uniform &= abs(alike - joint[row]) <= SAME * joint[row]
-        if not independent and not uniform:
-            break
-    return independent, uniform
-
-
-@apart
-def _weights(items: Codes, query: Codes, target: Codes, propensity: Floats, prefixes: bool, uniform: bool) -> Floats:
+def _weights(items: Codes, query: Codes, target: Codes, propensity: Floats) -> Floats:
     weights = np.zeros(items.shape)
     for row in range(len(items)):
-        above = 1.0
         for k in range(items.shape[1]):
-            p = propensity[row, k] if items[row, k] != EMPTY else 1.0
-            if uniform and items[row, k] != EMPTY:
-                p = 1 / max(1 / propensity[row, 0] - k, 1.0)
-            own = 1 / p if items[row, k] == target[query[row], k] else 0.0
-            above *= own
-            weights[row, k] = above if prefixes else own
-            if prefixes and above == 0.0:
+            if items[row, k] == target[query[row], k]:
+                weights[row, k] = 1 / propensity[row, k] if items[row, k] != EMPTY else 1.0
+    return weights
+
+
+@apart
+def _prefixes(
+    items: Codes, query: Codes, target: Codes, marginal: Floats, joint: Floats, conditional: Floats, unknown: Ints
+) -> Floats:
+    """``unknown`` counts the pages whose weights are needed and not known."""
+    weights, given, positions = np.zeros(items.shape), np.ones(items.shape[1]), items.shape[1]
+    for row in range(len(items)):
+        if items[row, 0] != target[query[row], 0]:
+            continue
+        size = 0
+        while size < positions and items[row, size] != EMPTY:
+            size += 1
+        known = len(conditional) > 0
+        for k in range(size if known else 0):
+            given[k] = conditional[row, k]
+            known &= not np.isnan(given[k])
+        if not known and len(joint) > 0 and len(marginal) > 0:
+            known = given_above(marginal[row], joint[row], size, given)
+        unknown[0] += not known
+        above = 1.0
+        for k in range(positions):
+            if items[row, k] != target[query[row], k]:
                 break
+            above /= given[k] if k < size else 1.0
+            weights[row, k] = above
     return weights
 
 

@@ -6,7 +6,7 @@ A file is read twice: first the clicks, which are few and are kept, then the pag
 |---|---|---|
 | UBI 1.3, JSON lines | a query: ``query_id``, ``user_query``, ``query_response_hit_ids``, ``timestamp`` | an event: ``query_id``, ``action_name``, ``event_attributes.object.object_id``, ``event_attributes.position.ordinal`` (from 1) |
 | Metarank, JSON lines | ``event: ranking`` with ``id``, ``items``, ``timestamp``, perhaps a field ``query`` | ``event: interaction`` with ``ranking``, ``item``, ``type: click`` |
-| our export, Parquet | ``kind: served`` with ``seq``, ``items``, perhaps ``propensity`` and ``joint`` | ``kind: learned`` with ``served``, ``clicks`` |
+| our export, Parquet | ``kind: served`` with ``seq``, ``items``, perhaps ``propensity``, ``joint`` and ``conditional`` | ``kind: learned`` with ``served``, ``clicks`` |
 
 A slate of ours without an answer is not a page: nobody knows whether it was seen.
 """  # noqa: E501 (a table)
@@ -167,7 +167,9 @@ def events(path: Path) -> Iterator[Batch]:
             if row["kind"] == "learned" and row["served"] is not None and row["clicks"] is not None:
                 answers[row["served"]] = row["clicks"]
     wanted = [
-        name for name in ("seq", "at", "ranker", "kind", "items", "propensity", "joint") if name in file.schema_arrow.names
+        name
+        for name in ("seq", "at", "ranker", "kind", "items", "propensity", "joint", "conditional")
+        if name in file.schema_arrow.names
     ]
 
     def pages() -> Iterator[tuple[int, Page]]:
@@ -185,6 +187,7 @@ def events(path: Path) -> Iterator[Batch]:
                             "time": row["at"].isoformat(),
                             "propensity": row.get("propensity"),
                             "joint": row.get("joint"),
+                            "conditional": row.get("conditional"),
                         },
                     )
 

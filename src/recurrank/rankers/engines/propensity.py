@@ -6,6 +6,9 @@ changes what the probabilities depend on, ``recall(state, before)`` has copied t
 
 Any slate may be asked for, also one that the algorithm would never show: its joint probability is 0. NaN is a probability that
 is not known in closed form.
+
+``conditional(state, slate, marginal, joint, given)`` writes the probability of each item given those above it; their product is
+the joint one. :func:`follows` is for algorithms of which that follows from the others.
 """
 
 from __future__ import annotations
@@ -17,6 +20,8 @@ from recurrank._arrays import Floats, Ints
 from recurrank._compiled import hot, inner
 
 UNKNOWN = float("nan")
+SAME, ROUNDED = 1e-6, 2e-3
+"""Relative differences that are rounding: of joint probabilities, and of marginal ones, which are half precision in logs."""
 FIRST, WIDTH = 1, 2
 """Columns of ``state.block``: a block's first position and how many it has."""
 
@@ -32,6 +37,51 @@ def certain(state: Any, before: Floats, slate: Any, marginal: Floats) -> float:
 @hot
 def nothing_to_recall(state: Any, before: Floats) -> None:
     """For algorithms whose probabilities are the same before and after a slate was drawn."""
+
+
+@hot
+def follows(state: Any, slate: Any, marginal: Floats, joint: float, given: Floats) -> None:
+    """For algorithms whose conditional probabilities follow from the others, or are not known."""
+    given_above(marginal, joint, len(marginal), given)
+
+
+@inner
+def given_above(marginal: Floats, joint: float, size: int, given: Floats) -> bool:
+    """The probabilities of a page's first ``size`` items given those above, where they follow from the others; else NaN.
+
+    They do where positions are independent (the joint probability is the product of the marginal ones), where blocks of n
+    items are shuffled (1 / n, 1 / (n - 1), ...), and where the first position that is not certain decides all others.
+    """
+    product, shuffled, begin, items, decided, first = 1.0, 1.0, 0, 1.0, 1.0, True
+    for k in range(size):
+        product *= marginal[k]
+        if k >= begin + items:
+            begin = k
+        if k == begin:
+            items = max(1.0, float(round(1.0 / max(marginal[k], 1e-12))))
+        alike = abs(marginal[k] * items - 1.0) <= ROUNDED
+        shuffled *= 1.0 / (items - (k - begin)) if alike else 0.0
+        if first and marginal[k] < 1.0:
+            decided, first = marginal[k], False
+    independent = abs(product - joint) <= SAME * joint
+    in_blocks = abs(shuffled - joint) <= SAME * joint
+    by_one = abs(decided - joint) <= ROUNDED * joint
+    known, begin, items, first = joint > 0.0 and (independent or in_blocks or by_one), 0, 1.0, True
+    for k in range(size):
+        if k >= begin + items:
+            begin = k
+        if k == begin:
+            items = max(1.0, float(round(1.0 / max(marginal[k], 1e-12))))
+        if not known:
+            given[k] = UNKNOWN
+        elif independent:
+            given[k] = marginal[k]
+        elif in_blocks:
+            given[k] = 1.0 / (items - (k - begin))
+        else:
+            given[k] = joint if first and marginal[k] < 1.0 else 1.0
+            first &= marginal[k] >= 1.0
+    return known
 
 
 @inner
@@ -105,3 +155,15 @@ def one_tried_per_block(share: Callable[..., float]) -> Any:
         return joint
 
     return propensity
+
+
+@hot
+def by_tried_items(state: Any, slate: Any, marginal: Floats, joint: float, given: Floats) -> None:
+    """The ``conditional`` of the same blocks: what each block tries is drawn, and decides what stands below it."""
+    items, leaders = slate.items, state.leaders
+    for b in range(state.block.shape[0]):
+        first, end = state.block[b, FIRST], state.block[b, FIRST] + state.block[b, WIDTH]
+        given[first], moved = marginal[first], leaders[first] != items[first]
+        for k in range(first + 1, end):
+            given[k] = 1.0 if items[k] == leaders[k - 1 if moved else k] else 0.0
+            moved &= leaders[k] != items[first]
