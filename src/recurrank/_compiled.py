@@ -43,7 +43,7 @@ _LOOP: Any = {**_IN_PLACE, "no_cfunc_wrapper": True, "pipeline_class": WholeComp
 PART: Any = {**_IN_PLACE, **_NO_WAY_IN}
 """numba's options for what is inlined into compiled code, and called from nowhere else."""
 
-_FORM = "4"
+_FORM = "5"
 """numba's options for what is cached on disk."""
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -66,9 +66,12 @@ def hot(function: F) -> F:
     A hot function that would allocate an array therefore does not compile, and no time is spent on counting references
     (four fifths of the time of a round otherwise). The entry point for Python is compiled when Python first calls it.
     """
-    part: Any = _kept(function, PART)
-    part.__class__ = _Hot
-    return cast(F, part)
+    return _callable_part(function, PART)
+
+
+def rare(function: F) -> F:
+    """:func:`hot` for what is long or seldom called: a call of its own, so that the rest stays small."""
+    return _callable_part(function, {**PART, "forceinline": False})
 
 
 def loop(function: F) -> F:
@@ -79,11 +82,6 @@ def loop(function: F) -> F:
 def inner(function: F) -> F:
     """:func:`hot` for what only compiled code calls."""
     return _kept(function, PART)
-
-
-def rare(function: F) -> F:
-    """:func:`inner` for what is seldom called: a call of its own, so that the rest stays small."""
-    return _kept(function, {**PART, "forceinline": False})
 
 
 def apart(function: F) -> F:
@@ -124,6 +122,12 @@ def _kept(function: F, options: dict[str, Any]) -> F:
     dispatcher: Any = njit(**options)(function)
     dispatcher._cache = _CodeCache(function)
     return cast(F, dispatcher)
+
+
+def _callable_part(function: F, options: dict[str, Any]) -> F:
+    part: Any = _kept(function, options)
+    part.__class__ = _Hot
+    return cast(F, part)
 
 
 class _Hot(_Dispatcher):  # type: ignore[misc]

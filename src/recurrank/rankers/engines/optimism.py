@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from recurrank._arrays import Floats, Ints
-from recurrank._compiled import hot, inner
+from recurrank._compiled import hot, inner, rare
 
 BELOW, UNTIL, MARGIN, LOOKED, BAR, LAST = 0, 1, 2, 3, 4, 5
 PART, ROW, CHOICES, STEP, ENDS = 0, 1, 2, 3, 4
@@ -281,7 +281,7 @@ def selector(index: Callable[..., tuple[float, float]], same: Callable[..., bool
             counts[ENDS + step] += 1
         counts[STEP] = 0
 
-    @inner
+    @rare
     def look_at_all(state: Any, beliefs: Beliefs, f: float) -> None:
         """Choose among all items, and keep those that may be chosen before the next such look."""
         near, reach, counts, last = beliefs.near, beliefs.reach, beliefs.counts, len(beliefs.best) - 1
@@ -329,7 +329,7 @@ def same_counts(state: Any, a: int, b: int) -> bool:
     return bool(seen[a] == seen[b] and clicks[a] == clicks[b])
 
 
-@hot
+@rare
 def kl_upper(p: float, level: float) -> float:
     """The largest q in [p, 1] with kl(p, q) <= level, kl being the divergence of Bernoulli laws.
 
