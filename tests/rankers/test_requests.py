@@ -325,6 +325,23 @@ def test_one_call_shows_what_the_compiled_rounds_choose(dim, link):
     assert set(done) == {0, 1, 2}
 
 
+def test_scores_of_items_are_remembered_only_while_they_hold(shop, points):
+    """A ranker that ranks by id, one that is given the same features: equal slates, as items and estimates change."""
+    rng, names = np.random.default_rng(0), list(shop.ids)
+    by_id, copy = rr.Anchored(shop, positions=K, seed=1), None
+    for turn in range(60):
+        copy = by_id.copy(turn, into=copy)
+        other = by_id.copy(turn)
+        some = [str(name) for name in rng.choice(names, 9, replace=False)]
+        rows = np.array([copy.catalogue.features[copy.catalogue.index[name]] for name in some])
+        for _ in range(2):
+            assert copy.rank(candidates=some).names == other.rank(rows, candidates=some).names
+        slate = by_id.rank(candidates=some)
+        by_id.learn(slate, rng.random(K) < 0.3)
+        if turn % 7 == 0:
+            by_id.update(some[:2], rng.standard_normal((2, D)))
+
+
 def test_features_whose_scores_overflow_are_ranked_last():
     ranker = made()
     play(ranker, np.random.default_rng(0).standard_normal((30, D)) / 3, 40)

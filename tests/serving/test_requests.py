@@ -191,6 +191,37 @@ def test_bad_files_and_kinds(http, server):
     assert server.service.store.newest() == before
 
 
+def test_a_view_is_renewed_when_something_was_decided(tmp_path):
+    """Slates and answers without a decision change nothing that is shown: the view then waits for a second."""
+
+    class Clock:
+        now = 0.0
+
+        def monotonic(self) -> float:
+            return self.now
+
+    clock, items = Clock(), Catalogue(np.random.default_rng(0).random((20, 3)), [f"i{n}" for n in range(20)])
+    service = Service(open_store(f"sqlite:///{tmp_path}/x.db"), clock, seed=0, start=False, settings=Settings(renew=1))
+    service.create("shop", RankerSpec(algorithm="anchored", positions=3), items)
+    hosted = service.hosted("shop")
+
+    def turn(seconds: float, answers: int) -> bool:
+        """Whether the view is another one afterwards."""
+        slates = [service.rank("shop", asked=Asked([f"i{n}" for n in range(10)])).slate for _ in range(max(1, answers))]
+        service.feedback([Report(slate, (0,), True) for slate in slates[:answers]])
+        before, clock.now = hosted._view, clock.now + seconds
+        service.step()
+        return hosted._view is not before
+
+    turn(2.0, 1)
+    assert not turn(0.5, 0)
+    assert turn(0.6, 0)
+    assert not turn(0.5, 1)
+    assert turn(0.3, 20)  # estimates come after 8 answers and more
+    assert hosted._view.decisions == hosted.fold.ranker.decisions > 0
+    service.close()
+
+
 def test_a_large_change_is_decoded_by_another_process(http, server):
     """What is above some hundred kilobytes, so that other requests are answered meanwhile; the result is the same."""
     new = [{"id": f"n{n}", "features": [1.0, n / 20_000]} for n in range(20_000)]

@@ -125,6 +125,7 @@ class Anchored(RequestRanker):
     compiled_choose = choose
     compiled_take = take
     tells = True
+    by_decisions = True
 
     told: ClassVar[bool] = False
     """Whether answers come with P(examined | slate, clicks above): an oracle's."""

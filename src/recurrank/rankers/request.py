@@ -75,6 +75,14 @@ def ids_of(names: tuple[Name, ...]) -> tuple[str, ...] | None:
     return tuple(str(name) for name in names) if all(isinstance(name, str) for name in names) else None
 
 
+_COUNTED: Ints = np.arange(10_000)
+
+
+def counted(many: int) -> Ints:
+    """0, 1, 2, ...: so many, to be read only. Short ones are shared: making one lets other threads run in between."""
+    return _COUNTED[:many] if many <= len(_COUNTED) else np.arange(many)
+
+
 class Offered(NamedTuple):
     """The candidates of a request."""
 
@@ -85,7 +93,7 @@ class Offered(NamedTuple):
 
     def with_features(self, features: Floats) -> Offered:
         """The same candidates with other features, one row each."""
-        return self._replace(features=features, rows=np.arange(len(features)))
+        return self._replace(features=features, rows=counted(len(features)))
 
 
 class Choice(NamedTuple):
@@ -126,7 +134,7 @@ def rules(names: Sequence[Name], exclude: Iterable[Name], pin: Mapping[int, Name
     """ValueError, in one line, unless the rules can be followed."""
     if not exclude and not pin:
         size = min(positions, len(names))
-        return Rules(np.arange(len(names)), np.arange(size), {}, size, all=True)
+        return Rules(counted(len(names)), counted(size), {}, size, all=True)
     places = {name: place for place, name in enumerate(names)}
     if isinstance(exclude, str | bytes) or not isinstance(exclude, Iterable):
         raise ValueError(f"exclude: {exclude!r} is not a list; give the candidates to leave out")

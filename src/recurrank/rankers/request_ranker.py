@@ -24,6 +24,7 @@ from recurrank.rankers.request import (
     as_positions,
     as_rows,
     as_share,
+    counted,
     distinct,
     ids_of,
     joint,
@@ -65,6 +66,8 @@ class RequestRanker(Ranker):
     """take(state, shown, clicks) -> bool: learn from a slate; True when a decision is due."""
     tells: ClassVar[bool] = False
     """Whether it can say how probable a slate was."""
+    by_decisions: ClassVar[bool] = False
+    """Whether answers change what is shown only when a decision is made, besides what the account of exploration allows."""
     uses_features = True
     from_catalogue: ClassVar[tuple[str, ...]] = ("features", "work")
 
@@ -84,6 +87,7 @@ class RequestRanker(Ranker):
             raise ValueError(f"dim: {dim} is not the {stock.dim} features of the catalogue; leave it out")
         _, self.context, self.interactions = self.record(dim=dim, context=context, interactions=interactions)
         self.segments: dict[str | None, int] = {None: 0}
+        self.decisions = 0  # made since it was made or loaded
 
     def rank(
         self,
@@ -153,7 +157,7 @@ class RequestRanker(Ranker):
         stock = self.catalogue
         if features is not None:
             rows = as_rows(features, stock.dim)
-            every = np.arange(len(rows))
+            every = counted(len(rows))
             if candidates is None:
                 return Offered(range(len(rows)), every, rows, every)
             names = listed("candidates", candidates)
@@ -202,7 +206,8 @@ class RequestRanker(Ranker):
         names = offered.names
         self.served += 1
         return Answered(
-            [names[place] for place in shown.tolist()], offered.places[shown], offered.features[offered.rows[shown]],
+            [names[place] for place in shown.tolist()], offered.places.take(shown),
+            offered.features.take(offered.rows.take(shown), axis=0),
             list(allowed.pinned), segment, choice.done, float(account[0]) - before, marginal if tells else None,
             choice.joint if tells else None, len(names),
         )  # fmt: skip
@@ -277,6 +282,10 @@ class RequestRanker(Ranker):
             super()._belongs(slate, served)
         elif slate.ranker != self.identity or slate.number >= served or slate.features.shape[1] != self.width:
             raise ValueError("slate: it was served by another ranker; give it to the one whose rank() returned it")
+
+    def _settle(self) -> None:
+        self.decisions += self.due
+        super()._settle()
 
     @property
     def width(self) -> int:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
+from array import array
 from collections.abc import Iterable, Sequence
 
 import numpy as np
@@ -74,7 +75,7 @@ class Stock(Catalogue):
 
     def places(self, field: str, names: Iterable[Name]) -> Ints:
         """The indices of items; ValueError for a name that is unknown or repeated."""
-        asked = listed(field, names)
+        asked = names if type(names) is list else listed(field, names)
         try:
             found = list(map(self.index.__getitem__, asked))
         except KeyError:
@@ -83,7 +84,7 @@ class Stock(Catalogue):
             raise ValueError(f"{field}[{place}]: {name!r} is not an item of the catalogue") from None
         if len(set(found)) < len(found):
             distinct(field, asked)
-        return np.array(found, np.int64)
+        return np.frombuffer(array("q", found), np.int64)  # several times as fast as np.array
 
     def added(self, ids: Sequence[Name], features: ArrayLike) -> Stock:
         """With new items; ValueError if one is there already."""

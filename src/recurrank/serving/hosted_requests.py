@@ -18,13 +18,15 @@ from recurrank.serving.chances import Chances
 from recurrank.serving.changes import KEEP, NO_RULES, Stocked
 from recurrank.serving.events import Event, Kind, ShownRequest, pack_request
 from recurrank.serving.fold import Fold
-from recurrank.serving.hosted import Drawn, HostedRanker
+from recurrank.serving.hosted import Drawn, HostedRanker, Settings
 from recurrank.serving.request_fold import RequestFold
 from recurrank.serving.spec import LoggedSpec
 from recurrank.serving.store.base import StoredRanker
 
 MOMENTS = 16_384
 """Requests whose times and candidates are remembered, for people."""
+UNCHANGED = 1.0
+"""Seconds after which a view is renewed though nothing was decided since."""
 STATE = 256 << 20
 """Bytes that the segments of one ranker may take; requests that would need more are refused."""
 
@@ -115,6 +117,12 @@ class HostedRequestRanker(HostedRanker):
             )  # fmt: skip
             slates.append(pack_request(shown))
         return slates
+
+    def wants_renewal(self, now: float, settings: Settings) -> bool:
+        """Where only the account has changed since the view was made, it may be older: the view keeps an account itself."""
+        known, view = self.fold.ranker, self._view
+        same = view.by_decisions and view.decisions == known.decisions and len(view.segments) == len(known.segments)
+        return super().wants_renewal(now, settings) and not (same and now - self._refreshed < UNCHANGED)
 
     def renew(self, seed: np.random.SeedSequence, now: float) -> None:
         began = time.thread_time()
