@@ -1,85 +1,160 @@
-"""Logged probabilities against what is drawn: ``python -m benchmarks.propensities [DRAWS]``, by default a million per ranker.
+"""Logged probabilities against what is drawn: ``python -m benchmarks.propensities [DRAWS] [RANKER ...]``, by default a million.
 
-From one state of each ranker that draws at random, slates are drawn again and again: chi-squared of slates against the joint
-probability that each had, and of the items at each position against the marginal one; cells with fewer than five expected
-draws are put together. With some sixty tests, p-values below 10^-4 would be a finding.
+From one state of each ranker that says how probable its slates are, slates are drawn again and again in a compiled loop:
+chi-squared of slates against the joint probability that each had, and of the items at each position against the marginal one;
+cells with fewer than five expected draws are put together. Conditional probabilities, where they are known, have to multiply
+to the joint one. ``requests`` is Anchored with candidates of a request. With some eighty tests, p-values below 10^-4 would be a
+finding.
 """
 
 from __future__ import annotations
 
+import itertools
 import sys
-from collections import Counter
+import time
+from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
+from numba import njit
 from scipy import stats
 
 import recurrank as rr
+from recurrank.rankers.dispatch import Buffer, conditional, propensity, rank, recall
+from recurrank.rankers.engines.propensity import certain
+from recurrank.rankers.ranker import registered
 
 ITEMS, POSITIONS = 8, 4
-RANKERS = (
-    "anchored",
-    "balanced",
-    "batchrank",
-    "bubblerank",
-    "epsilon-greedy",
-    "pbm-pie",
-    "pie",
-    "random",
-    "ranked-bandits",
-    "recurrank",
-    "toprank",
-)
+CODES = ITEMS**POSITIONS
 
 
 def learned(name: str) -> rr.Ranker:
     """A ranker after 60 rounds."""
     problem = rr.synthetic(items=ITEMS, dim=3, seed=0)
-    ranker = rr.rankers.make(name, features=problem.features, positions=POSITIONS, rounds=5000, seed=0)
+    truth = {"attraction": problem.attraction} if name == "oracle" else {}
+    ranker = rr.rankers.make(name, features=problem.features, positions=POSITIONS, rounds=5000, seed=0, **truth)
     rr.simulate(ranker, rr.clicks.PositionBased(problem.attraction, examination=1 / np.arange(1, POSITIONS + 1)), 60, seed=1)
     return ranker
 
 
-def chi_squared(seen: dict, said: dict, draws: int) -> float:
+def paths(state: Any, shared: tuple[str, ...], path: str = "") -> Iterator[str]:
+    """Every array of a state that may change, as an expression."""
+    for name, part in zip(type(state)._fields, state, strict=True):
+        if name not in shared and isinstance(part, tuple):
+            yield from paths(part, shared, f"{path}.{name}")
+        elif name not in shared and isinstance(part, np.ndarray):
+            yield f"{path}.{name}"
+
+
+def restorer(ranker: rr.Ranker) -> Any:
+    """A compiled function that copies the arrays of one state of this ranker into another one."""
+    lines = [f"    one{path}[...] = other{path}" for path in paths(ranker.state, ranker.from_catalogue)]
+    space: dict[str, Any] = {}
+    exec("\n".join(["def restore(one, other):", *lines]), space)
+    return njit(space["restore"])
+
+
+def drawer(ranker: rr.Ranker) -> Any:
+    """A compiled loop that draws so many slates from one state and counts them by their items, as digits of a number."""
+    restore = restorer(ranker)
+
+    @njit
+    def draw(state, saved, rng, slate, before, count, marginal, joint, given, draws):  # type: ignore[no-untyped-def]
+        for _ in range(draws):
+            restore(state, saved)
+            recall(state, before)
+            rank(state, rng, slate)
+            code = 0
+            for k in range(len(slate.items)):
+                code = code * ITEMS + slate.items[k]
+            if count[code] == 0:
+                joint[code] = propensity(state, before, slate, marginal[code])
+                conditional(state, slate, marginal[code], joint[code], given[code])
+            count[code] += 1
+
+    return draw
+
+
+def chi_squared(seen: Any, said: Any, draws: int) -> float:
     """The p-value of counts against probabilities."""
-    often = [cell for cell in said if draws * said[cell] >= 5]
-    rest = max(0.0, 1 - sum(said[cell] for cell in often))
-    observed = [seen[cell] for cell in often] + [draws - sum(seen[cell] for cell in often)] * (rest > 5 / draws)
-    expected = np.array([draws * said[cell] for cell in often] + [draws * rest] * (rest > 5 / draws))
+    often = draws * said >= 5
+    rest = max(0.0, 1 - float(said[often].sum()))
+    observed = [*seen[often].tolist(), *[draws - seen[often].sum()] * (rest > 5 / draws)]
+    expected = np.array([*(draws * said[often]).tolist(), *[draws * rest] * (rest > 5 / draws)])
     if len(expected) < 2:
-        return 1.0
+        return 1.0 if rest > 0 or seen[often].sum() == draws else 0.0
     return float(stats.chisquare(observed, expected * sum(observed) / expected.sum()).pvalue)
 
 
-def measure(name: str, draws: int) -> tuple[float, float]:
-    """p-values: of whole slates, and the least of the positions', times their number."""
-    ranker, copy = learned(name), None
-    slates: Counter[tuple[int, ...]] = Counter()
-    joint: dict[tuple[int, ...], float] = {}
-    marginal: list[dict[int, float]] = [{} for _ in range(POSITIONS)]
-    for seed in range(draws):
-        copy = ranker.copy(seed, into=copy)
-        slate = copy.rank()
-        items = tuple(slate.items.tolist())
-        slates[items] += 1
-        if items not in joint:
-            joint[items] = float(slate.joint)
-            for k, item in enumerate(items):
-                marginal[k][item] = float(slate.propensity[k])
-    by_position = []
-    for k in range(POSITIONS):
-        seen: Counter[int] = Counter()
-        for items, count in slates.items():
-            seen[items[k]] += count
-        if not np.isnan(list(marginal[k].values())).any():  # ranked bandits do not know all of theirs
-            by_position.append(chi_squared(seen, marginal[k], draws))
-    return chi_squared(slates, joint, draws), min(1.0, len(by_position) * min(by_position, default=1.0))
+class Counted:
+    """How often each slate came, and the probabilities that it had."""
+
+    def __init__(self) -> None:
+        self.count, self.joint = np.zeros(CODES, np.int64), np.zeros(CODES)
+        self.marginal, self.given = np.zeros((CODES, POSITIONS)), np.full((CODES, POSITIONS), np.nan)
+
+    def test(self) -> tuple[float, float, bool]:
+        """p-values of whole slates and of positions (the least times their number); whether conditional ones fit."""
+        draws, seen = int(self.count.sum()), np.flatnonzero(self.count)
+        by_position = []
+        for k in range(POSITIONS):
+            item, said = seen // ITEMS ** (POSITIONS - 1 - k) % ITEMS, np.zeros(ITEMS)
+            said[item] = self.marginal[seen, k]
+            if not np.isnan(said).any():  # ranked bandits do not know all of theirs
+                by_position.append(chi_squared(np.bincount(item, self.count[seen], ITEMS), said, draws))
+        known = seen[~np.isnan(self.given[seen]).any(axis=1)]
+        fits = np.allclose(self.given[known].prod(axis=1), self.joint[known], rtol=1e-9, atol=0)
+        return chi_squared(self.count, self.joint, draws), min(1.0, len(by_position) * min(by_position, default=1.0)), fits
+
+
+def of_catalogue(name: str, draws: int) -> Counted:
+    """Slates of all items."""
+    ranker, found = learned(name), Counted()
+    draw, saved = drawer(ranker), ranker.copy().state
+    arguments = (ranker.state, saved, ranker.rng, Buffer.empty(POSITIONS), np.zeros(2 * POSITIONS))
+    draw(*arguments, found.count, found.marginal, found.joint, found.given, draws)
+    return found
+
+
+def of_requests(draws: int) -> Counted:
+    """Slates of six candidates that requests bring."""
+    rng, found = np.random.default_rng(0), Counted()
+    ranker = rr.Anchored(dim=3, positions=POSITIONS, rounds=5000, seed=0)
+    for _ in range(200):
+        slate = ranker.rank(rng.normal(size=(6, 3)))
+        ranker.learn(slate, rng.random(POSITIONS) < 0.3)
+    candidates, account = rng.normal(size=(6, 3)), float(ranker.state.account[0])
+    for _ in range(draws):
+        ranker.state.account[0] = account
+        items = ranker.answered(candidates, propensity=False).items
+        code = int(items @ ITEMS ** np.arange(POSITIONS - 1, -1, -1))
+        found.count[code] += 1
+    told = 0
+    while told < np.count_nonzero(found.count):  # the probabilities, of each slate once
+        ranker.state.account[0] = account
+        answer = ranker.answered(candidates)
+        code = int(answer.items @ ITEMS ** np.arange(POSITIONS - 1, -1, -1))
+        told += found.joint[code] == 0 and found.count[code] > 0
+        found.joint[code], found.marginal[code] = answer.joint, answer.propensity
+    return found
 
 
 def main(draws: int, names: list[str]) -> None:
-    for name in names or RANKERS:
-        whole, single = measure(name, draws)
-        mark = "passes" if min(whole, single) > 1e-4 else "FAILS"
-        print(f"{name:15s} {draws:,} draws: slates p = {whole:.3f}, positions p = {single:.3f}: {mark}", flush=True)
+    kinds = registered()
+    silent = [name for name, kind in kinds.items() if kind.compiled_propensity is None]
+    for name in names or [*itertools.filterfalse(silent.__contains__, sorted(kinds)), "requests"]:
+        began = time.perf_counter()
+        found = of_requests(draws) if name == "requests" else of_catalogue(name, draws)
+        whole, single, fits = found.test()
+        mark = "passes" if min(whole, single) > 1e-4 and fits else "FAILS"
+        said = "draws nothing at random" if name in kinds and kinds[name].compiled_propensity is certain else "draws"
+        slates = np.count_nonzero(found.count)
+        print(
+            f"{name:15s} {said}: {draws:,} draws, {slates} slates: slates p = {whole:.3f}, positions p = {single:.3f}: {mark} "
+            f"({time.perf_counter() - began:.0f} s with compilation)",
+            flush=True,
+        )
+    print(f"only sampling tells: {', '.join(silent)}")
 
 
 if __name__ == "__main__":

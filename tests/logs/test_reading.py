@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 
 import numpy as np
@@ -241,7 +242,7 @@ def test_a_changed_source_starts_anew(tmp_path, monkeypatch):
     ("name", "content", "said"),
     [
         ("log.csv", "a,b\n1,2\n", "columns a, b; a log has"),
-        ("log.jsonl", '{"a": 1}\n', "neither of OpenSearch UBI nor of Metarank"),
+        ("log.jsonl", '{"a": 1}\n', "neither OpenSearch UBI nor Metarank"),
         ("log.csv", "", "neither Parquet nor CSV"),
     ],
 )
@@ -281,3 +282,103 @@ def test_only_a_few_complaints_are_kept(tmp_path):
     source = as_lists(tmp_path / "log.parquet", [PAGES[0], *[("q", ["a"], [5])] * 20])
     found = import_log([source], tmp_path / "out.parquet", skip_bad=True)
     assert (found.bad, len(found.complaints)) == (20, importing.SHOWN)
+
+
+HEADING = "session,query,item,position,click"
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "click,position,item,query,session\n0,1,a,q,7\n1,2,b,q,7\n",
+        "session;query;item;position;click\n7;q;a;1;0\n7;q;b;2;1\n",
+        "session\tquery\titem\tposition\tclick\n7\tq\ta\t1\t0\n7\tq\tb\t2\t1\n",
+        "Session,Query,Item, Position ,Click\r\n7,q,a,1,0\r\n7,q,b,2,1\r\n",
+        f"\ufeff{HEADING}\n7,q,a,1,false\n7,q,b,2,True\n",
+        f"{HEADING},propensity\n7,q,a,1.0,0.0,\n7,q,b,2.0,1.0,\n",
+        f"{HEADING},more\n7,q,a,1,0,x\n7,q,b,2,1,y\n",
+    ],
+)
+def test_tables_as_others_write_them(content, tmp_path):
+    (tmp_path / "log.csv").write_text(content, encoding="utf-8")
+    log = read(tmp_path / "log.csv")
+    assert pages_of(log) == [("q", ["a", "b"], [0, 1])]
+    assert log.propensity is None
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (f"{HEADING}\n7,q,,1,0\n", "row 2, column 'item': '' is missing"),
+        (f"{HEADING}\n7,q,a,1,0\n8,q,a,1,0\n7,q,b,2,1\n", "row 4, column 'position': '2' .* rows of a page stand together"),
+        (f"{HEADING},propensity\n7,q,a,1,0,0.5\n7,q,b,2,1,\n", "column 'propensity': a value is missing"),
+        (f"{HEADING}\n", "no pages in it"),
+    ],
+)
+def test_what_is_wrong_with_a_table(content, said, tmp_path):
+    (tmp_path / "log.csv").write_text(content)
+    with pytest.raises(ValueError, match=said):
+        import_log([tmp_path / "log.csv"], tmp_path / "out.parquet")
+    assert [path.name for path in tmp_path.iterdir()] == ["log.csv"]
+
+
+def test_a_compressed_table_is_named(tmp_path):
+    (tmp_path / "log.csv.gz").write_bytes(gzip.compress(HEADING.encode()))
+    with pytest.raises(ValueError, match="compressed with gzip"):
+        read(tmp_path / "log.csv.gz")
+
+
+@pytest.mark.parametrize("kind", [pa.large_list(pa.large_string()), pa.list_(pa.string(), 2)])
+def test_lists_of_every_kind(kind, tmp_path):
+    columns = {"query": pa.array(["q"], pa.large_string()), "items": pa.array([["a", "b"]], kind), "clicks": [["0", "1"]]}
+    pq.write_table(pa.table(columns), tmp_path / "log.parquet")
+    assert pages_of(read(tmp_path / "log.parquet")) == [("q", ["a", "b"], [0, 1])]
+
+
+@pytest.mark.parametrize(
+    ("column", "values", "said"),
+    [
+        ("clicks", [["0", "1"], ["yes", "no"]], "row 2, column 'clicks': 'yes' is neither 0 nor 1"),
+        ("clicks", [[0, 1], [None, 1]], "row 2, column 'clicks': a value is missing"),
+        ("time", ["2024-01-01T00:00:00", "soon"], "row 2, column 'time': 'soon' is not a time"),
+        ("propensity", [[0.5, 0.5], [0.5, None]], "row 2, column 'propensity': a value is missing"),
+        ("conditional", [[0.5, 0.5], [0.5, 1.5]], "row 2, column 'conditional': 1.5 lies outside"),
+    ],
+)
+def test_what_is_wrong_with_a_column(column, values, said, tmp_path):
+    columns = {"query": ["q", "q"], "items": [["a", "b"]] * 2, "clicks": [[0, 1]] * 2, column: values}
+    pq.write_table(pa.table(columns), tmp_path / "log.parquet")
+    with pytest.raises(ValueError, match=said):
+        read(tmp_path / "log.parquet")
+    assert len(read(tmp_path / "log.parquet", skip_bad=True)) == 1
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ('{"query_id": "0", "action_name": "click", "event_attributes": "none"}', "line 2: a click that does not say"),
+        ('{"query_id": "9", "query_response_hit_ids": "abc"}', "line 2, field 'items': 'abc' is not a list"),
+    ],
+)
+def test_what_is_wrong_with_a_line(line, said, tmp_path):
+    path = as_ubi(tmp_path / "log.jsonl")
+    lines = path.read_text().splitlines()
+    path.write_text("\n".join([lines[0], line, *lines[1:]]))
+    with pytest.raises(ValueError, match=said):
+        import_log([path], tmp_path / "out.parquet")
+    found = import_log([path], tmp_path / "out.parquet", skip_bad=True)
+    assert (found.pages, found.bad) == (3, 1)
+
+
+def test_a_page_with_clicks_comes_once(tmp_path):
+    path = as_ubi(tmp_path / "log.jsonl")
+    path.write_text(path.read_text() + "\n" + path.read_text().splitlines()[0])
+    with pytest.raises(ValueError, match="a second page '0'"):
+        read(path)
+
+
+def test_conditional_probabilities_come_along(tmp_path):
+    more = {"conditional": [[0.5, 1.0, 1.0], [0.25, 1.0], None]}
+    import_log([as_lists(tmp_path / "log.parquet", **more)], tmp_path / "out.parquet")
+    log = read(tmp_path / "out.parquet")
+    np.testing.assert_array_equal(log.conditional, [[0.5, 1, 1], [0.25, 1, 1], [np.nan] * 3])

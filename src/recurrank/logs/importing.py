@@ -66,6 +66,8 @@ def import_log(
     state = _resumed(folder, _fingerprint(paths, kind, skip_bad))
     try:
         _write_parts(paths, kind, skip_bad, folder, state, progress)
+        if state["parts"] == 0:
+            raise ValueError(f"{paths[0]}: no pages in it")
         count = _join(folder, target, state["parts"])
     except ValueError:
         shutil.rmtree(folder, ignore_errors=True)
@@ -143,8 +145,6 @@ def _batches(paths: list[Path], kind: str, bad: Callable[[Bad], None]) -> Iterat
 def _join(folder: Path, target: Path, parts: int) -> int:
     """All parts as one file, which appears when it is whole."""
     pa = arrow()
-    if parts == 0:
-        raise ValueError(f"{target}: no pages to write")
     whole, count = folder / "whole.parquet", 0
     with pa.parquet.ParquetWriter(whole, schema()) as writer:
         for number in range(parts):

@@ -13,7 +13,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -84,14 +84,12 @@ def schema() -> Any:
     )
 
 
-def columns_of(names: list[str]) -> dict[str, str]:
-    """Which column of a file is which of ours."""
-    found = {}
-    for ours, others in OTHER_NAMES.items():
-        name = next((name for name in (ours, *others) if name in names), None)
-        if name is not None:
-            found[ours] = name
-    return found
+def columns_of(names: list[str], known: Mapping[str, Sequence[str]] | None = None) -> dict[str, str]:
+    """Which column of a file is which of ours: by ``known`` names, in capitals or not; by default those of lists."""
+    present = {name.strip().lower(): name for name in reversed(names)}
+    wanted = {ours: (ours, *others) for ours, others in OTHER_NAMES.items()} if known is None else known
+    pairs = ((ours, next((present[name] for name in theirs if name in present), None)) for ours, theirs in wanted.items())
+    return {ours: name for ours, name in pairs if name is not None}
 
 
 def coded(batch: Batch) -> Batch:
@@ -129,13 +127,13 @@ def _found(pa: Any, batch: Any) -> Iterator[tuple[int, str, str]]:
             for row in np.flatnonzero((sizes[name] != sizes["items"]) & (sizes[name] >= 0) & (sizes["items"] >= 0)):
                 yield int(row), name, f"{sizes[name][row]} values for {sizes['items'][row]} items"
     clicks, owner = _flat(batch["clicks"])
-    if not pa.types.is_boolean(clicks.type):
-        numbers = clicks.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False)
-        for place in np.flatnonzero((numbers != 0) & (numbers != 1)):
-            yield int(owner[place]), "clicks", f"{numbers[place]:g} is neither 0 nor 1"
-    elif clicks.null_count:
+    if clicks.null_count:
         for place in np.flatnonzero(clicks.is_null().to_numpy(zero_copy_only=False)):
             yield int(owner[place]), "clicks", "a value is missing"
+    if not pa.types.is_boolean(clicks.type):
+        numbers = as_numbers(clicks)
+        for place in np.flatnonzero((numbers != 0) & (numbers != 1)):
+            yield int(owner[place]), "clicks", f"{clicks[int(place)].as_py()!r} is neither 0 nor 1"
     items, owner = _flat(batch["items"])
     if items.null_count:
         for place in np.flatnonzero(items.is_null().to_numpy(zero_copy_only=False)):
@@ -144,15 +142,49 @@ def _found(pa: Any, batch: Any) -> Iterator[tuple[int, str, str]]:
     for row in _repeats(codes.astype(np.int64), owner, len(batch)):
         yield int(row), "items", "an item stands twice on the page"
     yield from _probabilities(batch, names)
+    if "time" in names:
+        for row in np.flatnonzero((as_time(batch["time"]).is_null().to_numpy(zero_copy_only=False)) & _said(batch["time"])):
+            yield int(row), "time", f"{batch['time'][int(row)].as_py()!r} is not a time; give ISO 8601, or seconds since 1970"
+
+
+def _said(column: Any) -> Bools:
+    """Where a column has a value that is not empty."""
+    pa = arrow()
+    found: Bools = column.is_valid().to_numpy(zero_copy_only=False)
+    if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
+        found = found & (pa.compute.utf8_length(column).fill_null(0).to_numpy(zero_copy_only=False) > 0)
+    return found
+
+
+def as_numbers(column: Any) -> Floats:
+    """Numbers of a column of any type, NaN where it has none; the texts true and false are 1 and 0."""
+    pa = arrow()
+    try:
+        numbers = column.cast(pa.uint8()).cast(pa.float64()) if pa.types.is_boolean(column.type) else column.cast(pa.float64())
+    except pa.ArrowInvalid:
+        numbers = pa.array([_number(value) for value in column.to_pylist()], pa.float64())
+    found: Floats = numbers.to_numpy(zero_copy_only=False).astype(np.float64)
+    return found
+
+
+def _number(value: Any) -> float:
+    word = str(value).strip().lower()
+    if word in ("true", "false"):
+        return float(word == "true")
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        return float("nan")
 
 
 def _probabilities(batch: Any, names: list[str]) -> Iterator[tuple[int, str, str]]:
     for name in LISTED:
         if name in names:
             values, owner = _flat(batch[name])
-            numbers = values.to_numpy(zero_copy_only=False).astype(np.float64)
+            numbers = as_numbers(values)
             for place in np.flatnonzero(~((numbers > 0) & (numbers <= 1))):
-                yield int(owner[place]), name, f"{numbers[place]:g} lies outside (0, 1]"
+                what = values[int(place)].as_py()
+                yield int(owner[place]), name, "a value is missing" if what is None else f"{what!r} lies outside (0, 1]"
     if "joint" in names:
         numbers = batch["joint"].to_numpy(zero_copy_only=False).astype(np.float64)
         given = batch["joint"].is_valid().to_numpy(zero_copy_only=False)
@@ -205,24 +237,28 @@ def canonical(batch: Any) -> Any:
 
 
 def as_time(column: Any) -> Any:
-    """Times as timestamps: from timestamps, from texts (ISO 8601), or from numbers, seconds or milliseconds since 1970."""
+    """Times as timestamps: from timestamps, from texts (ISO 8601), or from numbers, seconds or milliseconds since 1970.
+
+    Nothing where a text is none of these.
+    """
     pa = arrow()
     kind = pa.timestamp("us", tz="UTC")
     if pa.types.is_timestamp(column.type):
         return column.cast(kind)
     if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
-        try:
-            return column.cast(kind)
-        except pa.ArrowInvalid:
-            pass
-        try:
-            return column.cast(pa.timestamp("us")).cast(kind)
-        except pa.ArrowInvalid:
-            pass
+        for as_what in (kind, pa.timestamp("us")):
+            try:
+                return column.cast(as_what).cast(kind)
+            except pa.ArrowInvalid:
+                pass
+    if pa.types.is_date(column.type):
+        return column.cast(pa.timestamp("us")).cast(kind)
     try:
         numbers = column.cast(pa.float64())
-    except pa.ArrowInvalid:
-        return pa.nulls(len(column), kind)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+        if len(column) == 1 or not (pa.types.is_string(column.type) or pa.types.is_large_string(column.type)):
+            return pa.nulls(len(column), kind)
+        return pa.concat_arrays([as_time(column.slice(row, 1)) for row in range(len(column))])  # one is not like the others
     scale = np.where(np.abs(numbers.to_numpy(zero_copy_only=False)) > MILLISECONDS, 1e3, 1e6)
     whole = pa.compute.multiply(numbers, pa.array(scale))
     return pa.compute.round(whole).cast(pa.int64()).cast(pa.timestamp("us")).cast(kind)

@@ -17,6 +17,8 @@ from recurrank.logs.sessions import Counts, Sessions
 
 Log = Sessions | Counts
 
+GZIP = b"\x1f\x8b"
+"""How a compressed file begins."""
 AHEAD = 2
 """Batches that are checked while the next one is read."""
 
@@ -81,7 +83,7 @@ def kind_of(path: Path) -> str:
             if file.read(1) == b"{" or path.suffix in (".jsonl", ".ndjson", ".json"):
                 kind = joined.kind_of_lines(path)
                 if kind is None:
-                    raise ValueError(f"{path}: JSON lines that are neither of OpenSearch UBI nor of Metarank")
+                    raise ValueError(f"{path}: neither OpenSearch UBI nor Metarank; these have one JSON object per line")
                 return kind
     names, types = _columns(path)
     if {"seq", "kind", "served", "items", "clicks"} <= set(names):
@@ -138,16 +140,28 @@ def _columns(path: Path) -> tuple[list[str], dict[str, Any]]:
         if _is_parquet(path):
             schema = pa.parquet.read_schema(path)
             return schema.names, {field.name: field.type for field in schema}
+        with path.open("rb") as file:
+            if file.read(2) == GZIP:
+                raise ValueError(f"{path}: compressed with gzip; decompress it first")
         with path.open(encoding="utf-8-sig", newline="") as file:
-            return next(csv.reader(file)), {}
+            return next(csv.reader(file, delimiter=_delimiter(path))), {}
     except (pa.ArrowInvalid, StopIteration, UnicodeDecodeError, csv.Error) as error:
         raise ValueError(f"{path}: neither Parquet nor CSV with a heading ({error or 'empty'})") from error
+
+
+def _delimiter(path: Path) -> str:
+    """What separates the cells of a CSV file: what its heading has most of."""
+    with path.open(encoding="utf-8-sig") as file:
+        heading = file.readline()
+    return max(",;\t", key=heading.count)
 
 
 def _table(path: Path) -> Any:
     pa = arrow()
     try:
-        return pa.parquet.read_table(path) if _is_parquet(path) else pa.csv.read_csv(path)
+        if _is_parquet(path):
+            return pa.parquet.read_table(path)
+        return pa.csv.read_csv(path, parse_options=pa.csv.ParseOptions(delimiter=_delimiter(path)))
     except pa.ArrowInvalid as error:
         raise ValueError(f"{path}: {error}") from error
 
@@ -174,7 +188,7 @@ def _tables(path: Path, bad: Callable[[Bad], None]) -> Iterator[Any]:
         with pa.csv.open_csv(
             path,
             read_options=pa.csv.ReadOptions(block_size=1 << 24),
-            parse_options=pa.csv.ParseOptions(invalid_row_handler=ragged),
+            parse_options=pa.csv.ParseOptions(delimiter=_delimiter(path), invalid_row_handler=ragged, newlines_in_values=True),
             convert_options=pa.csv.ConvertOptions(column_types={name: pa.string() for name in names}),
         ) as reader:
             for batch in reader:

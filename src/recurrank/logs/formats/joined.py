@@ -49,8 +49,12 @@ def batches(paths: Sequence[Path], kind: str, bad: Complain) -> Iterator[Batch]:
     pages, clicks = {"ubi": (_ubi_page, _ubi_click), "metarank": (_metarank_page, _metarank_click)}[kind]
     clicked: dict[str, dict[str, int]] = {}
     for path in paths:
-        for _, record in _lines(path, bad):
-            found = clicks(record)
+        for number, record in _lines(path, bad):
+            try:
+                found = clicks(record)
+            except (AttributeError, TypeError, ValueError):
+                bad(Bad(f"{path}: line {number}: a click that does not say on which item: {str(record)[:80]}"))
+                continue
             if found is not None:
                 page, item, place = found
                 clicked.setdefault(page, {})[item] = place
@@ -76,6 +80,7 @@ def _pages(
     paths: Sequence[Path], page_of: Any, clicked: dict[str, dict[str, int]], bad: Complain
 ) -> Iterator[tuple[int, Page]]:
     quiet: Complain = lambda error: None  # noqa: E731  (said in the first pass)
+    told: set[str] = set()  # pages with clicks that have been seen
     for path in paths:
         for number, record in _lines(path, quiet):
             found = page_of(record)
@@ -83,10 +88,14 @@ def _pages(
                 continue
             key, page = found
             items = page["items"]
+            if key in clicked and key in told:
+                bad(Bad(f"{path}: line {number}: a second page {key!r}; clicks belong to one page"))
+                continue
             if not isinstance(items, list) or not items or not all(isinstance(item, str) for item in items):
                 bad(Bad(f"{path}: line {number}, field 'items': {str(items)[:60]!r} is not a list of item ids"))
                 continue
             here = clicked.get(key, {})
+            told.update([key] * bool(here))
             wrong = next(
                 (item for item, place in here.items() if item not in items or place not in (0, items.index(item) + 1)), None
             )
@@ -99,7 +108,9 @@ def _pages(
 def _ubi_page(record: dict[str, Any]) -> tuple[str, Page] | None:
     if "action_name" in record or "query_id" not in record:
         return None
-    items = [str(item) for item in record.get("query_response_hit_ids") or []]
+    items: Any = record.get("query_response_hit_ids")
+    if isinstance(items, list):
+        items = [str(item) if isinstance(item, int) else item for item in items]
     query = record.get("user_query")
     return str(record["query_id"]), {
         "query": "" if query is None else str(query),
@@ -121,7 +132,9 @@ def _metarank_page(record: dict[str, Any]) -> tuple[str, Page] | None:
     if record.get("event") != "ranking":
         return None
     fields = {field.get("name"): field.get("value") for field in record.get("fields") or [] if isinstance(field, dict)}
-    items = [str(item.get("id")) for item in record.get("items") or [] if isinstance(item, dict)]
+    items = record.get("items")
+    if isinstance(items, list) and all(isinstance(item, dict) and "id" in item for item in items):
+        items = [str(item["id"]) for item in items]
     return str(record.get("id")), {"query": str(fields.get("query", "")), "items": items, "time": record.get("timestamp")}
 
 

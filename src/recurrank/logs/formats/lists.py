@@ -22,7 +22,12 @@ def recognises(names: list[str], types: dict[str, Any]) -> bool:
     """Whether a Parquet file with these columns has pages as lists."""
     pa = arrow()
     found = columns_of(names)
-    return all(name in found and pa.types.is_list(types[found[name]]) for name in ("items", "clicks")) and "kind" not in names
+    return all(name in found and _is_list(pa, types.get(found[name])) for name in ("items", "clicks")) and "kind" not in names
+
+
+def _is_list(pa: Any, kind: Any) -> bool:
+    tests = (pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list)
+    return kind is not None and any(test(kind) for test in tests)
 
 
 def batches(path: Path) -> Iterator[Batch]:
@@ -32,7 +37,16 @@ def batches(path: Path) -> Iterator[Batch]:
     found = columns_of(file.schema_arrow.names)
     row = 1
     for batch in file.iter_batches(ROWS, columns=list(found.values())):
-        columns = [batch.column(batch.schema.names.index(name)) for name in found.values()]
+        columns = [_plain(pa, batch.column(batch.schema.names.index(name))) for name in found.values()]
         numbers = np.arange(row, row + len(batch))
         yield Batch(pa.RecordBatch.from_arrays(columns, list(found)), numbers, numbers, {})
         row += len(batch)
+
+
+def _plain(pa: Any, column: Any) -> Any:
+    """Lists and texts of the usual kind, whatever the kind in the file."""
+    if _is_list(pa, column.type):
+        kind = column.type.value_type
+        kind = kind.value_type if pa.types.is_dictionary(kind) else kind
+        return column.cast(pa.list_(pa.string() if pa.types.is_large_string(kind) else kind))
+    return column.cast(pa.string()) if pa.types.is_large_string(column.type) else column

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from recurrank._arrays import Bools, Floats, Ints
+from recurrank.logs import pages
 from recurrank.logs.pages import Bad, Batch, arrow
 
 NAMES = {
@@ -37,8 +38,7 @@ def recognises(names: list[str]) -> bool:
 
 def columns_of(names: list[str]) -> dict[str, str]:
     """Which column of a file is which of ours."""
-    pairs = ((ours, next((name for name in theirs if name in names), None)) for ours, theirs in NAMES.items())
-    return {ours: name for ours, name in pairs if name is not None}
+    return pages.columns_of(names, NAMES)
 
 
 def batches(path: Path, tables: Iterator[Any], heading: int) -> Iterator[Batch]:
@@ -80,23 +80,16 @@ def _begins(table: Any) -> Ints:
 
 def _numbers(table: Any, name: str) -> Floats:
     """A column as numbers, NaN where it has none."""
+    return pages.as_numbers(table[name].combine_chunks())
+
+
+def _empty(column: Any) -> Bools:
+    """Where a column has nothing, or an empty text."""
     pa = arrow()
-    column = table[name].combine_chunks()
-    if pa.types.is_boolean(column.type):
-        column = column.cast(pa.uint8())
-    try:
-        values = column.cast(pa.float64())
-    except pa.ArrowInvalid:
-        values = pa.array([_number(value) for value in column.to_pylist()], pa.float64())
-    found: Floats = values.to_numpy(zero_copy_only=False).astype(np.float64)
+    found: Bools = column.is_null().to_numpy(zero_copy_only=False)
+    if pa.types.is_string(column.type):
+        found = found | (pa.compute.utf8_length(column).fill_null(0).to_numpy(zero_copy_only=False) == 0)
     return found
-
-
-def _number(value: Any) -> float:
-    try:
-        return float(value)
-    except (TypeError, ValueError):
-        return float("nan")
 
 
 def _pages(names: dict[str, str], table: Any, begins: Ints, number: int) -> Batch:
@@ -115,9 +108,13 @@ def _pages(names: dict[str, str], table: Any, begins: Ints, number: int) -> Batc
     bad: dict[int, Bad] = {}
     for column, wrong, what in (
         ("position", ~(sorted_position >= 0) | (sorted_position % 1 != 0), "is not a whole number of at least 0"),
-        ("position", (sorted_position != least + rank) | (least > 1), "stands twice on its page, or leaves a gap above it"),
+        (
+            "position",
+            (sorted_position != least + rank) | (least > 1),
+            "stands twice on its page, or leaves a gap above it; rows of a page stand together",
+        ),
         ("clicks", ~np.isin(_numbers(table, "clicks"), (0.0, 1.0))[order], "is neither 0 nor 1"),
-        ("items", table["items"].is_null().to_numpy()[order], "is missing; every row needs it"),
+        ("items", _empty(table["items"].combine_chunks())[order], "is missing; every row needs it"),
     ):
         for place in np.flatnonzero(wrong):
             at = int(order[place])
@@ -129,7 +126,11 @@ def _pages(names: dict[str, str], table: Any, begins: Ints, number: int) -> Batc
     clicks = np.nan_to_num(_numbers(table, "clicks"))[order] == 1
     columns["clicks"] = pa.ListArray.from_arrays(offsets, pa.array(clicks))
     if "propensity" in names:
-        columns["propensity"] = pa.ListArray.from_arrays(offsets, pa.array(_numbers(table, "propensity")[order]))
+        chances = _numbers(table, "propensity")[order]
+        none = np.r_[np.logical_and.reduceat(np.isnan(chances), begins), False]  # pages without any
+        columns["propensity"] = pa.ListArray.from_arrays(
+            pa.array(np.r_[begins, rows].astype(np.int32), mask=none), pa.array(chances, from_pandas=True)
+        )
     for name in ("query", "time"):
         if name in names:
             columns[name] = table[name].combine_chunks().take(pa.array(begins))
