@@ -36,6 +36,13 @@ def results():
     return rows_of(paper.suite(runs=2).experiments)
 
 
+@pytest.fixture(scope="module")
+def whole(results, tmp_path_factory):
+    """The report of all environments, and the paths that were said to be written."""
+    folder = tmp_path_factory.mktemp("report")
+    return folder, write_report(folder, results, replace(paper.report(), elapsed=42.0))
+
+
 class Page(HTMLParser):
     """Tags that must be closed, and addresses that the page would fetch."""
 
@@ -56,21 +63,20 @@ class Page(HTMLParser):
             self.text += data + " "
 
 
-def test_everything_is_there_and_nothing_is_fetched(results, tmp_path):
-    report = replace(paper.report(), elapsed=42.0)
-    written = write_report(tmp_path, results, report)
-    names = {path.name for path in tmp_path.iterdir()}
+def test_everything_is_there_and_nothing_is_fetched(whole):
+    folder, written = whole
+    names = {path.name for path in folder.iterdir()}
     assert names == {path.name for path in written}
     assert names == {"report.html", "table.tex", "regret.png", "reproduce.txt"} | {
         f"regret-{name}.{ending}" for name in ("cascade", "position", "movielens") for ending in ("png", "pdf")
     }
-    for path in tmp_path.iterdir():
+    for path in folder.iterdir():
         start = {".png": b"\x89PNG", ".pdf": b"%PDF", ".html": b"<!doctype html>", ".txt": b"The paper"}.get(
             path.suffix, b"% needs"
         )
         assert path.read_bytes().startswith(start)
     page = Page()
-    page.feed((tmp_path / "report.html").read_text(encoding="utf-8"))
+    page.feed((folder / "report.html").read_text(encoding="utf-8"))
     page.close()
     assert page.open == []
     assert page.fetched == []
@@ -79,13 +85,10 @@ def test_everything_is_there_and_nothing_is_fetched(results, tmp_path):
         assert shown in text, shown
 
 
-def test_the_same_results_give_the_same_bytes(results, tmp_path):
-    (tmp_path / "a").mkdir()
-    (tmp_path / "b").mkdir()
-    for name in ("a", "b"):
-        write_report(tmp_path / name, results, paper.report())
-    for path in (tmp_path / "a").iterdir():
-        assert path.read_bytes() == (tmp_path / "b" / path.name).read_bytes(), path.name
+def test_the_same_results_give_the_same_bytes(whole, results, tmp_path):
+    write_report(tmp_path, results, replace(paper.report(), elapsed=42.0))
+    for path in whole[0].iterdir():
+        assert path.read_bytes() == (tmp_path / path.name).read_bytes(), path.name
 
 
 def test_names_are_text_and_never_markup(tmp_path):
@@ -103,12 +106,16 @@ def test_the_bound_is_theorem_1(results, tmp_path):
     bound = bounds(results)["position"]
     assert bound.regret[-1] == pytest.approx(upper_bound(10_000, 5, 10, 5_000_000))
     assert (bound.regret[1:] >= bound.regret[:-1]).all()
-    write_report(tmp_path, results, paper.report())
+    write_report(tmp_path, of_position(results), paper.report())
     assert '"visible": "legendonly"' in (tmp_path / "report.html").read_text()
     plain = (tmp_path / "regret-position.png").read_bytes()
-    write_report(tmp_path, results, replace(paper.report(), bound=True))
+    write_report(tmp_path, of_position(results), replace(paper.report(), bound=True))
     assert '"visible": "legendonly"' not in (tmp_path / "report.html").read_text()
     assert (tmp_path / "regret-position.png").read_bytes() != plain
+
+
+def of_position(results):
+    return [row for row in results if row.environment == "position"]
 
 
 def test_the_table_for_a_paper(results):
@@ -129,7 +136,7 @@ def test_a_regret_that_may_be_too_small_is_marked_everywhere(results, tmp_path):
     assert {row.environment for row in rows if row.optimum != "exact"} == {"position"}
     assert tex_table(rows).count("position: regret is against the best ranking found") == 1
     assert "best ranking found" not in tex_table(summary(results))
-    write_report(tmp_path, doubtful, paper.report())
+    write_report(tmp_path, of_position(doubtful), paper.report())
     page = (tmp_path / "report.html").read_text()
     assert page.count("position: regret is against the best ranking found") == 1
 

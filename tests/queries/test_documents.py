@@ -34,9 +34,9 @@ def small_queries(rng, dim=4, queries=12):
     return rr.queries.Queries(features, labels, np.concatenate([[0], np.cumsum(sizes)]))
 
 
-def follow(ranker, twin, config, rounds=60, precision=1e-9):
-    """Both see the same queries and clicks; slates are equal, and so is theta but for rounding."""
-    rng = np.random.default_rng(config)
+def difference(ranker, twin, config, rounds=60) -> float:
+    """Both see the same queries and clicks, and show the same: by how much theta differs at most, relative to its size."""
+    rng, largest = np.random.default_rng(config), 0.0
     for t in range(rounds):
         count = int(rng.integers(1, 14))
         features, labels = rng.random((count, ranker.width)), rng.integers(0, 5, count)
@@ -45,8 +45,9 @@ def follow(ranker, twin, config, rounds=60, precision=1e-9):
         clicks = clicks_of(slate.items, labels, rng)
         ranker.learn(slate, clicks)
         twin.learn(clicks.tolist())
-        np.testing.assert_allclose(ranker.weights, twin.theta, rtol=precision, atol=precision / 100)
+        largest = max(largest, float((np.abs(ranker.weights - twin.theta) / (np.abs(twin.theta) + 0.01)).max()))
     assert np.abs(ranker.weights).max() > 0
+    return largest
 
 
 @pytest.mark.parametrize("config", range(20))
@@ -54,7 +55,7 @@ def test_pdgd_is_its_twin(config):
     dim, positions = 2 + config % 5, (2, 3, 4, 5, 10)[config % 5]
     options = {"learning_rate": (0.1, 1.0, 30.0)[config % 3], "decay": (1.0, 0.99)[config % 2]}
     ranker = rr.rankers.documents.PDGD(dim=dim, positions=positions, seed=config, **options)
-    follow(ranker, naive.PDGD(dim, positions, ranker.copy().rng, **options), config)
+    assert difference(ranker, naive.PDGD(dim, positions, ranker.copy().rng, **options), config) < 1e-9
 
 
 @pytest.mark.parametrize("config", range(20))
@@ -65,7 +66,7 @@ def test_dbgd_and_mgd_are_their_twin(config):
         ranker = rr.rankers.documents.DBGD(dim=dim, positions=positions, seed=config, **options)
     else:
         ranker = rr.rankers.documents.MGD(dim=dim, positions=positions, seed=config, candidates=candidates, **options)
-    follow(ranker, naive.MGD(dim, positions, ranker.copy().rng, candidates, **options), config)
+    assert difference(ranker, naive.MGD(dim, positions, ranker.copy().rng, candidates, **options), config) < 1e-9
 
 
 @pytest.mark.parametrize("config", range(20))
@@ -73,7 +74,7 @@ def test_pmgd_is_its_twin(config):
     dim, positions, candidates = 2 + config % 4, (2, 3, 4, 5)[config % 4], (1, 2, 3)[config % 3]
     options = {"learning_rate": (0.01, 0.3)[config % 2], "tau": (3.0, 1.0)[config % 5 == 0]}
     ranker = rr.rankers.documents.PMGD(dim=dim, positions=positions, seed=config, candidates=candidates, **options)
-    follow(ranker, naive.PMGD(dim, positions, ranker.copy().rng, candidates, **options), config, rounds=40)
+    assert difference(ranker, naive.PMGD(dim, positions, ranker.copy().rng, candidates, **options), config, rounds=40) < 1e-9
 
 
 @pytest.mark.parametrize("config", range(20))
@@ -82,7 +83,7 @@ def test_pairrank_is_its_twin(config):
     dim, positions = 2 + config % 4, (2, 3, 5, 10)[config % 4]
     options = {"width": (0.1, 0.02, 0.5)[config % 3], "ridge": (0.1, 1.0)[config % 2]}
     ranker = rr.rankers.documents.PairRank(dim=dim, positions=positions, seed=config, **options)
-    follow(ranker, naive.PairRank(dim, positions, ranker.copy().rng, **options), config, rounds=80, precision=1e-5)
+    assert difference(ranker, naive.PairRank(dim, positions, ranker.copy().rng, **options), config, rounds=80) < 1e-5
 
 
 def test_directions_are_uniform_on_the_sphere():
