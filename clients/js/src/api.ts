@@ -16,6 +16,8 @@ export interface AskSlate {
   positions?: number | null;
   /** the share of the usual exploration that is allowed */
   explore?: number;
+  baseline?: string[] | null;
+  subject?: string | null;
 }
 
 /** A slate to show, best item first. ``version`` is the event up to which the ranking knows the log. */
@@ -25,6 +27,8 @@ export interface RankedSlate {
   version: number;
   propensity?: (number | null)[] | null;
   joint?: number | null;
+  arm?: "" | "baseline" | "interleaved" | "ranker";
+  would_show?: string[] | null;
 }
 
 /** Clicks on a slate. ``final`` is false while more may come. */

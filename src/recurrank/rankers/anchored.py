@@ -116,6 +116,7 @@ class Anchored(RequestRanker):
     name = "anchored"
     reference = "this project"
     believes = "general click model"
+    learns_any_order = True
     regret_bound = "none proved; see docs/requests.md"
     compiled_rank = rank
     compiled_learn = learn

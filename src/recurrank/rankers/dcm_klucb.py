@@ -71,6 +71,7 @@ class DCMKLUCB(Ranker):
     name = "dcm-klucb"
     reference = "Katariya, Kveton, Szepesvari, Wen 2016"
     believes = "dependent click"
+    learns_any_order = True
     uses_features = False
     regret_bound = "O(L log(T) / Delta)"
     compiled_rank = rank

@@ -216,6 +216,7 @@ class GRAB(Ranker):
     name = "grab"
     reference = "Gauthier, Gaudel, Fromont, Lompo 2021"
     believes = "position-based, unknown examination"
+    learns_any_order = True
     uses_features = False
     regret_bound = "O(L log(T) / Delta)"
     compiled_rank = rank

@@ -302,6 +302,7 @@ class PIE(Ranker):
     name = "pie"
     reference = "Combes, Magureanu, Proutiere, Laroche 2015"
     believes = "cascade"
+    learns_any_order = True
     uses_features = False
     regret_bound = "O(L log(T))"
     compiled_rank = rank

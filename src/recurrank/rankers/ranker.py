@@ -87,6 +87,8 @@ class Ranker:
     """drop(state, slate): updates the state for a slate that will never be answered. By default it does nothing."""
     compiled: ClassVar[bool] = True
     """Whether numba compiled these functions; those of a plain Python class (``plain.py``) run in interpreted loops."""
+    learns_any_order: ClassVar[bool] = False
+    """Whether its assumptions about users let it learn from orders that others chose."""
     not_served: ClassVar[str] = ""
     """Why a service cannot use it, where that is so."""
     compiled_propensity: ClassVar[Callable[..., Any] | None] = None
@@ -97,10 +99,8 @@ class Ranker:
     """recall(state, before): copy what those probabilities depend on and drawing changes, at most 2 K numbers."""
     from_catalogue: ClassVar[tuple[str, ...]] = ()
     """Fields of the state that follow from the catalogue and never change: copies share them, and they are not saved."""
-
     short_slates: bool = False
     """Whether a slate may show fewer items than there are positions."""
-
     state: Any
 
     def __init__(self, features: ArrayLike | Catalogue, positions: int, rounds: int, seed: Seed) -> None:

@@ -46,10 +46,12 @@ class Asked(NamedTuple):
     pin: Mapping[int, str] = {}
     positions: int | None = None
     explore: float = 1.0
+    baseline: Sequence[str] | None = None  # the order that would be shown without the ranker
+    subject: str | None = None  # whom the slate is for
 
     @property
     def plain(self) -> bool:
-        """Whether it asks for nothing in particular."""
+        """Whether it asks for no items in particular."""
         whole = self.candidates is None and self.features is None and self.context is None and self.segment is None
         return whole and not self.exclude and not self.pin and self.positions is None and self.explore == 1
 
@@ -80,13 +82,13 @@ class Asked(NamedTuple):
         )
 
 
-def packed(shown: Answered) -> bytes:
-    """A slate of a request, as the log has it; its names are strings."""
-    known = shown.propensity
+def packed(shown: Answered, foreign: bool = False) -> bytes:
+    """A slate of a request, as the log has it; its names are strings. An order that others chose teaches at all positions."""
+    known = None if foreign else shown.propensity
     return pack_request(
         ShownRequest(
-            shown.names, *packed_rows(shown.features), shown.pinned, shown.segment, shown.done,
-            shown.change, shown.candidates, None if known is None else known.tolist(), shown.joint,
+            shown.names, *packed_rows(shown.features), [] if foreign else shown.pinned, shown.segment, shown.done,
+            shown.change, shown.candidates, None if known is None else known.tolist(), None if foreign else shown.joint,
         )
     )  # fmt: skip
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from recurrank.serving.events import Event, Kind, names_of, shown_in, unpack_chances, unpack_clicks
+from recurrank.serving.events import CHANGES, Event, Kind, names_of, shown_in, unpack_chances, unpack_clicks
 from recurrank.serving.fold import digest_of, intact, new_fold, unpack_catalogue
 from recurrank.serving.spec import LoggedSpec
 from recurrank.serving.store.base import Store, StoredRanker
@@ -115,7 +115,7 @@ def _row(event: Event, stored: StoredRanker | None, ids: dict[int, tuple[str, ..
         "joint": None,
         "conditional": None,
     }
-    if stored and event.payload and event.kind not in (Kind.ITEMS, Kind.RULES):
+    if stored and event.payload and event.kind not in CHANGES:
         row["propensity"], row["joint"], row["conditional"] = unpack_chances(event.payload, stored.positions)
         row["items"] = names_of(event, stored.positions, ids[stored.number])
     if stored and event.kind in (Kind.LEARNED, Kind.REPORTED):

@@ -57,7 +57,7 @@ NO_RULES = SlateRules()
 
 
 class Stocked(NamedTuple):
-    """The items and rules of a ranker after the event ``seq``, the last that changed them."""
+    """The items and rules of a ranker after the event ``seq``, the last that changed them or the ranker's mode."""
 
     stock: Stock
     rules: SlateRules = NO_RULES
@@ -72,7 +72,7 @@ class Stocked(NamedTuple):
             try:
                 if event.kind == Kind.ITEMS:
                     stock = changed(stock, msgspec.msgpack.decode(event.payload, type=ItemChanges))
-                else:
+                elif event.kind == Kind.RULES:
                     rules = msgspec.msgpack.decode(event.payload, type=SlateRules)
             except (msgspec.MsgspecError, ValueError) as error:
                 raise ValueError(f"event {event.seq}: it does not fit the items of this ranker ({error})") from error

@@ -12,6 +12,7 @@ import numpy as np
 
 from recurrank._arrays import Bools, Ints
 from recurrank.serving import chances
+from recurrank.serving.trial import bare
 
 
 class Kind(IntEnum):
@@ -25,6 +26,11 @@ class Kind(IntEnum):
     DELETED = 6  # a ranker
     ITEMS = 7  # a ranker's items were added, changed or removed: the payload says which (changes.py)
     RULES = 8  # the rules of all of a ranker's slates were replaced: the payload has them
+    ROLLOUT = 9  # a ranker's mode was set, its brake has stopped it, or it was released: the payload has it (experiment.py)
+
+
+CHANGES = (Kind.ITEMS, Kind.RULES, Kind.ROLLOUT)
+"""Kinds of events that change how a ranker's slates are drawn: their payload is not a slate."""
 
 
 class Event(NamedTuple):
@@ -36,8 +42,8 @@ class Event(NamedTuple):
         kind: what happened, a :class:`Kind` as its number.
         served: for what happens to a slate, the seq of the event that served it.
         clicks: the positions clicked, one bit per position.
-        payload: the slate, of SERVED, LEARNED and DROPPED as the store returns them (it is stored once); of ITEMS and RULES
-            what changed.
+        payload: the slate, of SERVED, LEARNED and DROPPED as the store returns them (it is stored once), with what stands
+            beside it (trial.py); of CHANGES what changed.
         at: the server's wall clock, for people; nothing depends on it.
 
     """
@@ -59,8 +65,15 @@ def pack_slates(items: Any, marks: Ints, used: Ints, probable: chances.Chances |
 
 
 def slate_size(payload: Any, positions: int) -> int:
-    """How many bytes of a packed slate are items and marks; -1 for what cannot be a slate of so many positions."""
+    """How many bytes of a packed slate are items and marks; -1 for what cannot be a slate of so many positions.
+
+    What stands beside it is left out (``trial.bare``).
+    """
     if type(payload) is not bytes:
+        return -1
+    try:
+        payload = bare(payload)
+    except ValueError:
         return -1
     if is_request(payload):
         return len(payload) if shown_in(payload, positions) <= positions else -1
@@ -70,6 +83,7 @@ def slate_size(payload: Any, positions: int) -> int:
 
 def unpack_chances(payload: bytes, positions: int) -> chances.Logged:
     """How probable the items of a slate were; None where the log does not say."""
+    payload = bare(payload)
     if is_request(payload):
         shown = unpack_request(payload)
         return chances.completed(shown.propensity, shown.joint)
@@ -78,7 +92,7 @@ def unpack_chances(payload: bytes, positions: int) -> chances.Logged:
 
 def unpack_items(payload: bytes, positions: int) -> tuple[int, ...]:
     """Only the items of a packed slate."""
-    return struct.unpack_from(f"<{positions}i", payload)
+    return struct.unpack_from(f"<{positions}i", bare(payload))
 
 
 class ShownRequest(msgspec.Struct, array_like=True):
@@ -115,7 +129,7 @@ def pack_request(shown: ShownRequest) -> bytes:
 def unpack_request(payload: bytes) -> ShownRequest:
     """The slate that was packed; ValueError for bytes that are none."""
     try:
-        shown = _unpack(memoryview(payload)[4:])
+        shown = _unpack(memoryview(bare(payload))[4:])
     except msgspec.MsgspecError as error:
         raise ValueError(f"slate: not one of a request ({error})") from error
     if len(shown.names) != shown_in(payload, 0):
@@ -130,7 +144,8 @@ def is_request(payload: bytes) -> bool:
 
 def shown_in(payload: bytes, positions: int) -> int:
     """How many positions a packed slate fills: those of the ranker, or those that it says. Four bytes are enough to tell."""
-    return -int.from_bytes(payload[:4], "little", signed=True) if is_request(payload) else positions
+    # the fourth byte also has the flag of a trial; as many positions fit into the other three
+    return (1 << 24) - int.from_bytes(payload[:3], "little") if is_request(payload) else positions
 
 
 def names_in(payload: bytes, positions: int, ids: Sequence[str]) -> list[str]:
@@ -142,7 +157,7 @@ def names_in(payload: bytes, positions: int, ids: Sequence[str]) -> list[str]:
 
 def names_of(event: Event, positions: int, ids: Sequence[str]) -> list[str]:
     """The ids of the items that an event's slate shows; none where it is not about a slate."""
-    if event.kind in (Kind.ITEMS, Kind.RULES) or not event.payload:
+    if event.kind in CHANGES or not event.payload:
         return []
     return names_in(event.payload, positions, ids)
 

@@ -29,8 +29,10 @@ from recurrank.rankers.stock import Stock
 from recurrank.seeds import Given
 from recurrank.serving import rounds
 from recurrank.serving.events import Event, Kind, slate_size
+from recurrank.serving.experiment import Experiment, RolloutSettings
 from recurrank.serving.spec import STREAMS, LoggedSpec, RankerSpec
 from recurrank.serving.tally import Tally
+from recurrank.serving.trial import bare, has_trial, trial_of
 
 COUNTS = ("served", "learned", "dropped", "clicks")
 SLATE_KINDS = (int(Kind.SERVED), int(Kind.LEARNED), int(Kind.DROPPED))
@@ -50,6 +52,7 @@ class Fold:
         clicked: how often it was clicked then.
         at: clicks by position.
         tally: how clicks went over time.
+        experiment: the mode, and the comparison with a baseline.
 
     """
 
@@ -60,6 +63,7 @@ class Fold:
         self.clicked: Ints = np.zeros(len(ranker.catalogue.features), np.int64)
         self.at: Ints = np.zeros(ranker.positions, np.int64)
         self.tally = Tally.empty(ranker.positions)
+        self.experiment = Experiment(ranker.positions)
         self._counts: Ints = np.zeros(len(COUNTS), np.int64)
         self._slate, self._clicks = Buffer.empty(ranker.positions), np.zeros(ranker.positions, np.bool_)
 
@@ -73,6 +77,18 @@ class Fold:
 
         ValueError for an event whose slate cannot be one of this ranker; those before it are taken in.
         """
+        after = self.seq
+        try:
+            self._fold(events)
+        finally:
+            self.experiment.apply([event for event in events if after < event.seq <= self.seq])
+
+    def begin(self, rollout: RolloutSettings | None, compared: Sequence[Any] = ()) -> None:
+        """The mode that the ranker was made with, and what a snapshot has of the comparison."""
+        self.experiment = Experiment(self.ranker.positions, rollout)
+        self.experiment.unpack(compared)
+
+    def _fold(self, events: Sequence[Event]) -> None:
         events = [event for event in events if event.seq > self.seq]
         if not events:
             return
@@ -97,12 +113,11 @@ class Fold:
             if first:
                 self._apply(slates[:first])
             raise strange(slates[first])
-        words = np.frombuffer(
-            b"".join([event.payload[:size] for event, size in zip(slates, sizes.tolist(), strict=True)]), "<i4"
-        )
+        alone = [bare(event.payload)[:size] for event, size in zip(slates, sizes.tolist(), strict=True)]
+        words = np.frombuffer(b"".join(alone), "<i4")
         none = bytes(width)
         bits = np.frombuffer(b"".join([event.clicks or none for event in slates]), np.uint8).reshape(-1, width)
-        kinds = np.fromiter((event.kind for event in slates), np.int8, len(slates))
+        kinds = np.fromiter((self._kind(event) for event in slates), np.int8, len(slates))
         if not ranker.compiled:
             bits = bits.astype(np.int64)  # numpy's own small numbers would overflow
         ends, why = np.cumsum(sizes // 4), np.zeros(1, np.int64)
@@ -126,17 +141,22 @@ class Fold:
             if done == len(slates):
                 return
 
+    def _kind(self, event: Event) -> int:
+        """What the loop does with an event: of an order that others chose, it only counts where the ranker cannot learn."""
+        foreign = not self.ranker.learns_any_order and has_trial(event.payload) and trial_of(event.payload).foreign
+        return event.kind + rounds.COUNT_ONLY if foreign else event.kind
+
     def save(self) -> bytes:
         """All of it as bytes, the same for the same state."""
         arrays = [part.astype("<i8").tobytes() for part in (self.shown, self.clicked, self.at)]
-        parts = [_FORMAT, self.seq, self.counts, *arrays, self.tally.pack(), self.ranker.save()]
+        parts = [_FORMAT, self.seq, self.counts, *arrays, self.tally.pack(), self.ranker.save(), *self.experiment.pack()]
         return msgspec.msgpack.encode(parts, order="deterministic")
 
     @classmethod
-    def load(cls, state: bytes, catalogue: Catalogue, streams: int = STREAMS) -> Fold:
-        """What was saved of a ranker with these ``LoggedSpec.streams``; ValueError when it was not."""
+    def load(cls, state: bytes, catalogue: Catalogue, streams: int = STREAMS, rollout: RolloutSettings | None = None) -> Fold:
+        """What was saved of a ranker with these ``LoggedSpec.streams`` and ``rollout``; ValueError when it was not."""
         try:
-            version, seq, counts, shown, clicked, at, tally, ranker = msgspec.msgpack.decode(state)
+            version, seq, counts, shown, clicked, at, tally, ranker, *compared = msgspec.msgpack.decode(state)
             if version != _FORMAT:
                 raise ValueError(f"snapshot: of format {version}, not {_FORMAT}")
             fold = cls(load(ranker, catalogue), seq)
@@ -144,6 +164,7 @@ class Fold:
             fold.tally = Tally.unpack(tally, fold.ranker.positions)
             fold._counts[:] = [counts[name] for name in COUNTS]
             fold.shown, fold.clicked, fold.at = (np.frombuffer(part, "<i8").astype(np.int64) for part in (shown, clicked, at))
+            fold.begin(rollout, compared)
         except (msgspec.DecodeError, KeyError, TypeError) as error:
             raise ValueError(f"snapshot: not one ({error})") from error
         return fold
@@ -172,7 +193,9 @@ def new_fold(spec: RankerSpec, catalogue: Catalogue) -> Fold:
         seed=spec.seed if streams == STREAMS else Given(spec.seed),
         **spec.options,
     )
-    return RequestFold(made) if isinstance(made, RequestRanker) else Fold(made)
+    fold = RequestFold(made) if isinstance(made, RequestRanker) else Fold(made)
+    fold.begin(spec.rollout)
+    return fold
 
 
 def sealed(ranker: int, seq: int, state: bytes) -> str:

@@ -18,11 +18,14 @@ from recurrank.rankers.engines.propensity import certain
 from recurrank.rankers.ranker import Buffer, Ranker
 from recurrank.serving import rounds
 from recurrank.serving.asked import Asked
+from recurrank.serving.assigning import checked_baseline, compose
 from recurrank.serving.chances import Chances
-from recurrank.serving.events import Event, Kind, pack_slates
+from recurrank.serving.events import Event, Kind, pack_slates, unpack_items
+from recurrank.serving.experiment import Rollout
 from recurrank.serving.fold import Fold, sealed
 from recurrank.serving.spec import LoggedSpec
 from recurrank.serving.store.base import Snapshot, StoredRanker
+from recurrank.serving.trial import Trial, attach
 
 RECENT = 20
 """Events that are kept in memory to be looked at."""
@@ -40,7 +43,7 @@ class Drawn(NamedTuple):
     Attributes:
         payload: as the log has it.
         version: the event up to which it knows the log.
-        stock: the last change of items or rules that it knows of.
+        stock: the last change of items, rules or mode that it knows of.
         names: what it shows, where that is known without unpacking it.
 
     """
@@ -95,6 +98,9 @@ class HostedRanker:
         self._ahead: list[bytes] = []  # slates drawn from the view, to be served; the next one last
         self._many = 1  # to be drawn next
         self._slate = Buffer.empty(spec.positions)
+        self._mode = fold.experiment.rollout
+        self._drafts = np.random.default_rng()
+        self._looked = 0  # slates that were compared when the brake last looked
         self._compile()  # or load what is compiled, before the first request asks for it
         fold.prepare()
 
@@ -111,18 +117,92 @@ class HostedRanker:
         """How many items there are."""
         return len(self.catalogue)
 
+    # ------------------------------------------------------------------------------------------------ the mode
+
+    @property
+    def mode(self) -> Rollout:
+        """How the ranker is rolled out. It may be ahead of the fold's: what was acknowledged holds at once."""
+        return self._mode
+
+    @property
+    def changed(self) -> int:
+        """The last change of items, rules or mode that slates are drawn with."""
+        return self._mode.seq
+
+    def take_changes(self, events: Sequence[Event]) -> None:
+        """Draw with these changes from now on."""
+        self._take_mode(self._mode.after(events))
+
+    def _take_mode(self, mode: Rollout) -> None:
+        with self._drawing:
+            if mode.seq > self._mode.seq:
+                self._mode, self._looked = mode, 0
+
+    def to_stop(self) -> str | None:
+        """Why the brake should stop the ranker now. It looks again when a hundredth more slates have been compared."""
+        experiment = self.fold.experiment
+        if experiment.rollout.seq != self._mode.seq or experiment.slates < 1.01 * self._looked:
+            return None  # the fold is behind, or has hardly anything new
+        self._looked = experiment.slates + 1
+        return experiment.to_stop()
+
+    def serve(self, asked: Asked | None, slate: str) -> Drawn:
+        """The slate of a request under this id, in the ranker's mode; ValueError for a request that will not do."""
+        changed, mode = self.changed, self.mode  # in this order: a mode that is newer than ``changed`` is drawn again
+        subject = None if asked is None else asked.subject
+        if mode.full:
+            return self._beside(self.draw(asked), Trial(subject) if subject is not None else None, changed)
+        arm = mode.arm(self.stored.name, subject, slate)
+        wanted = asked or Asked()
+        baseline = checked_baseline(wanted.baseline, mode.settings.mode, self._least(wanted))
+        if arm == "ranker":
+            return self._beside(self.draw(asked), Trial(subject, "ranker"), changed)
+        names, trial = compose(
+            arm, subject, baseline, lambda: self.would_show(asked), mode.settings.mode == "shadow", self._drafts
+        )
+        return self._beside(self.foreign(wanted, names), trial, changed)
+
+    @staticmethod
+    def _beside(drawn: Drawn, trial: Trial | None, changed: int) -> Drawn:
+        return drawn._replace(payload=drawn.payload if trial is None else attach(drawn.payload, trial), stock=changed)
+
+    def _least(self, asked: Asked) -> int:
+        """How many items a baseline needs."""
+        return self.spec.positions
+
+    @functools.cached_property
+    def index(self) -> dict[str, int]:
+        """Items by their ids."""
+        return {name: item for item, name in enumerate(self.ids)}
+
+    def foreign(self, asked: Asked, names: Sequence[str]) -> Drawn:
+        """A slate of items that somebody else has put into order; ValueError for one that is not in the catalogue."""
+        self._check_plain(asked)
+        for name in names:
+            if name not in self.index:
+                raise ValueError(f"baseline: {name!r} is not an item of this ranker")
+        items = np.array([self.index[name] for name in names[: self.spec.positions]], "<i4")
+        return Drawn(items.tobytes(), self._version)
+
+    def would_show(self, asked: Asked | None) -> list[str]:
+        """The ids of a slate that is not served."""
+        return [self.ids[item] for item in unpack_items(self.peek(), self.spec.positions)]
+
     # ------------------------------------------------------------------------------------------------ the view
 
     def draw(self, asked: Asked | None = None) -> Drawn:
         """A slate; ValueError for a request that asks for anything in particular."""
+        self._check_plain(asked)
+        with self._drawing:
+            self._draw_ahead()
+            return Drawn(self._ahead.pop(), self._version)
+
+    def _check_plain(self, asked: Asked | None) -> None:
         if asked is not None and not asked.plain:
             raise ValueError(
                 f"body: the algorithm {self.spec.algorithm!r} shows everybody the same items; candidates, context and rules "
                 "need a ranker of requests, such as 'anchored'"
             )
-        with self._drawing:
-            self._draw_ahead()
-            return Drawn(self._ahead.pop(), self._version)
 
     def peek(self) -> bytes:
         """The slate that :meth:`draw` would give now; it stays where it is."""
@@ -193,6 +273,7 @@ class HostedRanker:
             if len(part) == self._piece:
                 self._piece = max(PIECE, min(MOST, int(self._piece * min(4.0, PIECE_SECONDS / seconds))))
         self._note([event for event in events if event.seq > after], now)
+        self._take_mode(self.fold.experiment.rollout)
         return True
 
     def _note(self, events: list[Event], now: float) -> None:
@@ -209,6 +290,7 @@ class HostedRanker:
         if fold.seq > self.fold.seq:
             with self.folding:
                 self.fold = fold
+            self._take_mode(fold.experiment.rollout)
             self._dirty = True
 
     def snapshot(self) -> Snapshot:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ import numpy as np
 from recurrank._arrays import Ints
 from recurrank.catalogue import Catalogue
 from recurrank.rankers.ranker import Buffer, Ranker
+from recurrank.rankers.request import Answered
 from recurrank.rankers.request_ranker import RequestRanker
 from recurrank.serving.asked import Asked, PackedRows, packed, packed_rows
 from recurrank.serving.chances import Chances
@@ -79,6 +81,34 @@ class HostedRequestRanker(HostedRanker):
         known = self.stocked
         return known.rules == NO_RULES and len(known.stock) >= self.spec.positions and not self._view.context
 
+    @property
+    def changed(self) -> int:
+        return self.stocked.seq
+
+    def take_changes(self, events: Sequence[Event]) -> None:
+        super().take_changes(events)  # first: whoever reads ``changed`` and then the mode has one that is no older
+        self.take(self.stocked.after(events))
+
+    def _least(self, asked: Asked) -> int:
+        most = self.spec.positions if asked.positions is None else asked.positions
+        return min(most, asked.count(len(self.stocked.stock)))
+
+    def foreign(self, asked: Asked, names: Sequence[str]) -> Drawn:
+        with self._drawing:
+            known, most = self.stocked, self._least(asked)
+            pins = dict(enumerate(names[:most]))
+            wanted = asked._replace(exclude=(), pin=pins, positions=most, explore=0.0)
+            try:
+                shown = self._answered(wanted, known)
+            except ValueError as error:
+                raise ValueError(f"baseline: {error}" if str(error).startswith("pin") else str(error)) from error
+            return Drawn(packed(shown, foreign=True), self._version, known.seq, shown.names)
+
+    def would_show(self, asked: Asked | None) -> list[str]:
+        with self._drawing:
+            known = self.stocked
+            return self._answered((asked or Asked()).under(known, self.spec.positions), known).names
+
     def draw(self, asked: Asked | None = None) -> Drawn:
         with self._drawing:
             known = self.stocked
@@ -87,19 +117,22 @@ class HostedRequestRanker(HostedRanker):
                 drawn = Drawn(self._ahead.pop(), self._version, known.seq)
                 self.asked.append((time.monotonic(), len(known.stock)))
                 return drawn
-            wanted = (asked or Asked()).under(known, self.spec.positions)
-            self._check_segment(wanted.segment)
-            features = wanted.features
-            if isinstance(features, PackedRows):
-                features = features.rows(self.catalogue.dim)
-            shown = self._view.answered(
-                features, candidates=wanted.candidates, context=wanted.context, segment=wanted.segment,
-                exclude=wanted.exclude, pin=wanted.pin, positions=wanted.positions, explore=wanted.explore,
-            )  # fmt: skip
-            many = wanted.count(len(known.stock))
-            self.asked.append((time.monotonic(), many))
-            names = [str(name) for name in shown.names]
-            return Drawn(packed(shown._replace(names=names, candidates=many)), self._version, known.seq, names)
+            shown = self._answered((asked or Asked()).under(known, self.spec.positions), known)
+            return Drawn(packed(shown), self._version, known.seq, shown.names)
+
+    def _answered(self, wanted: Asked, known: Stocked) -> Answered:
+        """What a request under the rules is shown."""
+        self._check_segment(wanted.segment)
+        features = wanted.features
+        if isinstance(features, PackedRows):
+            features = features.rows(self.catalogue.dim)
+        shown = self._view.answered(
+            features, candidates=wanted.candidates, context=wanted.context, segment=wanted.segment,
+            exclude=wanted.exclude, pin=wanted.pin, positions=wanted.positions, explore=wanted.explore,
+        )  # fmt: skip
+        many = wanted.count(len(known.stock))
+        self.asked.append((time.monotonic(), many))
+        return shown._replace(names=[str(name) for name in shown.names], candidates=many)
 
     def _check_segment(self, segment: str | None) -> None:
         if segment not in self._view.segments and len(self._view.segments) > self.segments:

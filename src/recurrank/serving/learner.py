@@ -18,10 +18,11 @@ import structlog
 from recurrank.serving.checkpoint import NAME, Checkpoint, split, unpack
 from recurrank.serving.commit import Committer
 from recurrank.serving.events import Event, Kind
+from recurrank.serving.experiment import turned
 from recurrank.serving.hosted import HostedRanker, Settings
 from recurrank.serving.registry import Registry
 from recurrank.serving.store import Store, StoreError
-from recurrank.serving.store.base import Expire
+from recurrank.serving.store.base import Change, Expire
 
 log = structlog.get_logger("recurrank.service")
 
@@ -218,6 +219,7 @@ class Learner:
         for hosted in self._registry.all():
             if hosted.wants_renewal(now, settings):
                 hosted.renew(self._registry.next_seed(), now)
+            self._brake(hosted)
             seq, kept = hosted.kept
             behind = hosted.fold.seq - seq
             if behind >= settings.snapshot_events or (behind > 0 and now - kept >= seconds):
@@ -230,6 +232,14 @@ class Learner:
             self._expired = now
             for hosted in self._registry.all():
                 self._expire(hosted, now)
+
+    def _brake(self, hosted: HostedRanker) -> None:
+        """Go back to the baseline where the ranker is shown to be worse; if something else changed meanwhile, look again."""
+        why = hosted.to_stop()
+        if why is not None:
+            log.warning("the brake stops a ranker", ranker=hosted.stored.name, why=why)
+            stop = turned(hosted.mode.settings, why)
+            self._committer.submit([Change(hosted.stored.number, Kind.ROLLOUT, stop, hosted.changed)])
 
     def _expire(self, hosted: HostedRanker, now: float) -> None:
         over = hosted.over(now, EXPIRE)

@@ -190,9 +190,12 @@ class Registry:
     def _hosted(self, stored: StoredRanker, spec: LoggedSpec, catalogue: Catalogue, fold: Fold) -> HostedRanker:
         view = fold.ranker.copy(self.next_seed())
         if not isinstance(fold, RequestFold):
-            return HostedRanker(stored, spec, catalogue, fold, view)
-        known = fold.stocked.after(self._store.changes(stored.number, fold.stocked.seq))
-        return HostedRequestRanker(stored, spec, catalogue, fold, view, known)
+            hosted = HostedRanker(stored, spec, catalogue, fold, view)
+        else:
+            known = fold.stocked.after(self._store.changes(stored.number, fold.stocked.seq))
+            hosted = HostedRequestRanker(stored, spec, catalogue, fold, view, known)
+        hosted.take_changes(self._store.changes(stored.number, hosted.mode.seq))
+        return hosted
 
     def _restored(self, stored: StoredRanker, spec: LoggedSpec, catalogue: Catalogue) -> tuple[Fold, int]:
         """The newest snapshot that is whole, and the newest of all: what is passed over, the log makes up for."""
@@ -210,8 +213,8 @@ class Registry:
 
     def _loaded(self, state: bytes, stored: StoredRanker, spec: LoggedSpec, catalogue: Catalogue) -> Fold:
         if spec.takes_requests:
-            return RequestFold.restore(state, lambda seq: stocked_at(self._store, stored.number, catalogue, seq))
-        return Fold.load(state, catalogue, spec.streams)
+            return RequestFold.restore(state, lambda seq: stocked_at(self._store, stored.number, catalogue, seq), spec.rollout)
+        return Fold.load(state, catalogue, spec.streams, spec.rollout)
 
     def _add(self, hosted: HostedRanker) -> None:
         self._by_name[hosted.stored.name] = hosted

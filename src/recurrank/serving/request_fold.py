@@ -15,14 +15,14 @@ from recurrank.rankers.engines.requests import Shown
 from recurrank.rankers.request_ranker import RequestRanker
 from recurrank.rankers.saving import load
 from recurrank.serving.changes import Stocked
-from recurrank.serving.events import Event, Kind, ShownRequest, unpack_request
+from recurrank.serving.events import CHANGES, Event, Kind, ShownRequest, unpack_request
+from recurrank.serving.experiment import RolloutSettings
 from recurrank.serving.fold import COUNTS, SLATE_KINDS, Fold, strange
 from recurrank.serving.rounds import DROPPED, DUE, SERVED
 from recurrank.serving.tally import Tally, tally_round
 
 FORMAT = 100
 """Of saved folds of this kind."""
-CHANGES = (int(Kind.ITEMS), int(Kind.RULES))
 StockAt = Callable[[int], Stocked]
 """A ranker's items and rules after an event."""
 
@@ -56,8 +56,7 @@ class RequestFold(Fold):
         self.candidates = 0
         self._wide = ranker.width  # of a row of features
 
-    def apply(self, events: Sequence[Event]) -> None:
-        """Take events in, in order; ValueError for one that cannot be of this ranker, those before it being taken in."""
+    def _fold(self, events: Sequence[Event]) -> None:
         waiting: list[tuple[Event, ShownRequest]] = []
         for event in events:
             if event.seq <= self.seq:
@@ -173,15 +172,15 @@ class RequestFold(Fold):
 
     def save(self) -> bytes:
         arrays = [part.astype("<i8").tobytes() for part in (self.shown, self.clicked, self.at)]
-        more = [self.stocked.seq, self.candidates]
+        more = [self.stocked.seq, self.candidates, *self.experiment.pack()]
         parts = [FORMAT, self.seq, self.counts, *arrays, self.tally.pack(), self.ranker.save(), *more]
         return msgspec.msgpack.encode(parts, order="deterministic")
 
     @classmethod
-    def restore(cls, state: bytes, stock_at: StockAt) -> RequestFold:
+    def restore(cls, state: bytes, stock_at: StockAt, rollout: RolloutSettings | None = None) -> RequestFold:
         """What was saved; ``stock_at`` has the items of that time. ValueError when it was not."""
         try:
-            version, seq, counts, shown, clicked, at, tally, saved, stock, candidates = msgspec.msgpack.decode(state)
+            version, seq, counts, shown, clicked, at, tally, saved, stock, candidates, *compared = msgspec.msgpack.decode(state)
             if version != FORMAT:
                 raise ValueError(f"snapshot: of format {version}, not {FORMAT}")
             stocked = stock_at(stock)
@@ -192,6 +191,7 @@ class RequestFold(Fold):
             fold._counts[:] = [counts[name] for name in COUNTS]
             fold.shown, fold.clicked, fold.at = (np.frombuffer(part, "<i8").astype(np.int64) for part in (shown, clicked, at))
             fold.candidates = candidates
+            fold.begin(rollout, compared)
         except (msgspec.DecodeError, KeyError, TypeError) as error:
             raise ValueError(f"snapshot: not one ({error})") from error
         return fold

@@ -17,6 +17,8 @@ from recurrank.serving.events import Kind
 from recurrank.serving.tally import Tally, tally_round
 
 SERVED, LEARNED, DROPPED = int(Kind.SERVED), int(Kind.LEARNED), int(Kind.DROPPED)
+COUNT_ONLY = 16
+"""Added to the kind of an event that is counted and does not reach the ranker."""
 DUE, STRANGE = 1, 2
 
 
@@ -145,11 +147,14 @@ def fold(
                 slate.marks[k, j] = (np.int64(high) << 32) | (np.int64(low) & 0xFFFFFFFF)
         if used < positions:
             slate.marks[used, 0] = -1
-        if kinds[i] == SERVED:
-            served(state, rng, slate, rules)
+        kind, reaches = kinds[i] % COUNT_ONLY, kinds[i] < COUNT_ONLY
+        if kind == SERVED:
+            if reaches:
+                served(state, rng, slate, rules)
             counts[0] += 1
-        elif kinds[i] == DROPPED:
-            drop(state, slate)
+        elif kind == DROPPED:
+            if reaches:
+                drop(state, slate)
             counts[2] += 1
         else:
             seen = 0
@@ -163,7 +168,7 @@ def fold(
             tally_round(tally, counts[1], seen, slate.items)
             counts[1] += 1
             counts[3] += seen
-            if learn(state, slate, clicks):
+            if reaches and learn(state, slate, clicks):
                 why[0] = DUE
                 return i + 1
     return len(kinds)

@@ -15,7 +15,7 @@ import asyncio
 import threading
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
@@ -26,7 +26,9 @@ from recurrank.rankers.request import distinct
 from recurrank.serving.asked import Asked
 from recurrank.serving.changes import SlateRules, Stocked, Wanted, changed, needed
 from recurrank.serving.commit import Committer
-from recurrank.serving.events import Kind, names_in, unpack_chances
+from recurrank.serving.comparison import experiment_of
+from recurrank.serving.events import Event, Kind, names_in, unpack_chances
+from recurrank.serving.experiment import Rollout, RolloutSettings, turned
 from recurrank.serving.hosted import HostedRanker, Settings
 from recurrank.serving.hosted_requests import HostedRequestRanker
 from recurrank.serving.learner import Clock, Learner
@@ -35,6 +37,7 @@ from recurrank.serving.spec import RankerSpec
 from recurrank.serving.status import status_of
 from recurrank.serving.store import Store, StoreError
 from recurrank.serving.store.base import Change, Report, Serve
+from recurrank.serving.trial import Arm, trial_of
 from recurrank.slate import new_id
 
 __all__ = ["Conflict", "NotFound", "Ranked", "Service", "Settings", "Unavailable"]
@@ -64,18 +67,23 @@ class ItemsChanged(NamedTuple):
 
 
 class _Drawing(NamedTuple):
-    """The event up to which a slate knows the log, and what it shows, if that is known; or why there is none."""
+    """The event up to which a slate knows the log, and what it shows, if that is known; or why there is none.
+
+    ``changed`` is the last change of items, rules or mode before that.
+    """
 
     version: int
     names: list[str] | None = None
     refused: ValueError | None = None
+    changed: int = 0
 
 
 class Ranked(NamedTuple):
     """A slate to show: its id, the items' ids in order, and the event up to which the ranking knows the log.
 
     ``propensity`` and ``joint`` are how probable each item was at its position and the whole slate, where
-    that was asked for and the algorithm can say.
+    that was asked for and the algorithm can say. ``arm`` is whose order it is, in an experiment, and ``would_show`` what the
+    ranker would have shown, in shadow mode.
     """
 
     slate: str
@@ -83,6 +91,8 @@ class Ranked(NamedTuple):
     version: int
     propensity: list[float | None] | None = None
     joint: float | None = None
+    arm: Arm = ""
+    would_show: list[str] | None = None
 
 
 class Service:
@@ -211,6 +221,29 @@ class Service:
             self._catch_up(hosted)
         raise _restless(name)
 
+    def set_rollout(self, name: str, change: Callable[[Rollout], RolloutSettings]) -> Rollout:
+        """Set a ranker's mode to what ``change`` makes of the present one, durably; a brake that has stopped it is released.
+
+        Once this returns every server draws slates in this mode. What is so already is left as it is.
+        """
+        hosted = self.registry.sound(name)
+        for _ in range(CHANGED):
+            if self.store.shared:
+                self._catch_up(hosted)
+            known, after = hosted.mode, hosted.changed
+            settings = change(known)
+            if settings == known.settings and known.stopped is None:
+                return known
+            if seq := self._change(hosted, Kind.ROLLOUT, turned(settings), after):
+                hosted.take_changes([Event(seq, hosted.stored.number, int(Kind.ROLLOUT), 0, b"", turned(settings), 0.0)])
+                return hosted.mode
+            self._catch_up(hosted)
+        raise _restless(name)
+
+    def release(self, name: str) -> Rollout:
+        """Let a ranker that the brake has stopped go on, with a new comparison. One that was not stopped stays as it is."""
+        return self.set_rollout(name, lambda known: known.settings)
+
     def stocked(self, name: str) -> Stocked:
         """The items and rules of a ranker of requests, as they are now."""
         return self._newest(self._of_requests(name))
@@ -227,9 +260,9 @@ class Service:
             self._catch_up(hosted)
         return hosted.stocked
 
-    def _catch_up(self, hosted: HostedRequestRanker) -> None:
+    def _catch_up(self, hosted: HostedRanker) -> None:
         """Take in changes that are in the log and not here yet."""
-        hosted.take(hosted.stocked.after(self.store.changes(hosted.stored.number, hosted.stocked.seq)))
+        hosted.take_changes(self.store.changes(hosted.stored.number, hosted.changed))
 
     def _change(self, hosted: HostedRanker, kind: Kind, payload: bytes, after: int) -> int:
         """The event of a change; 0 where another change came first."""
@@ -253,6 +286,10 @@ class Service:
     def status(self, name: str) -> dict[str, Any]:
         """What is known about a ranker, for people and dashboards."""
         return status_of(self.hosted(name))
+
+    def experiment(self, name: str) -> dict[str, Any]:
+        """A ranker's mode, and its comparison with the baseline."""
+        return experiment_of(self.hosted(name))
 
     def lag(self) -> int:
         """How many events were written and not folded yet, as far as this process knows: it does not ask the store."""
@@ -285,21 +322,23 @@ class Service:
 
     def _draw(self, name: str, slate: str | None, asked: Asked | None) -> tuple[HostedRanker, Serve, _Drawing]:
         hosted = self.registry.sound(name)
+        called, changed = slate or new_id(), hosted.changed
         try:
-            payload, version, stock, names = hosted.draw(asked)
+            payload, version, stock, names = hosted.serve(asked, called)
         except ValueError as error:
-            if slate is None:
+            if slate is None and not self.store.shared:
                 raise
             # It may be there already, drawn when the request was in order: served before everything, this finds it or nothing.
-            return hosted, Serve(slate, hosted.stored.number, b"", -1), _Drawing(hosted.fold.seq, refused=error)
-        return hosted, Serve(slate or new_id(), hosted.stored.number, payload, stock), _Drawing(version, names)
+            refused = _Drawing(hosted.fold.seq, refused=error, changed=changed)
+            return hosted, Serve(called, hosted.stored.number, b"", -1), refused
+        return hosted, Serve(called, hosted.stored.number, payload, stock), _Drawing(version, names)
 
     def _renew_items(self, hosted: HostedRanker, drawn: _Drawing) -> None:
-        """Another server has changed the items or rules, or this one a moment ago."""
-        if drawn.refused is not None:
+        """Another server has changed the items, rules or mode, or this one a moment ago."""
+        if self.store.shared or drawn.refused is None:
+            self._catch_up(hosted)
+        if drawn.refused is not None and hosted.changed == drawn.changed:
             raise drawn.refused
-        assert isinstance(hosted, HostedRequestRanker)
-        self._catch_up(hosted)
 
     def _ranked(
         self, hosted: HostedRanker, operation: Serve, drawn: _Drawing, payload: bytes | None, propensity: bool
@@ -308,11 +347,12 @@ class Service:
             if self.registry.find(hosted.stored.name) is not hosted:
                 raise NotFound(f"name: unknown ranker {hosted.stored.name!r}")
             raise Conflict(f"slate: {operation.slate!r} is a slate of another ranker; choose another id")
-        chances = unpack_chances(payload, hosted.spec.positions)[:2] if propensity else ()
+        chances = unpack_chances(payload, hosted.spec.positions)[:2] if propensity else (None, None)
         names = drawn.names if payload is operation.payload else None  # the slate may have been there already
         if names is None:
             names = names_in(payload, hosted.spec.positions, hosted.ids)
-        return Ranked(operation.slate, names, drawn.version, *chances)
+        beside = trial_of(payload)
+        return Ranked(operation.slate, names, drawn.version, *chances, beside.arm, beside.would_show)
 
     def _counted(self, statuses: list[str]) -> list[str]:
         self.reported.update(statuses)

@@ -14,6 +14,7 @@ from recurrank.rankers.engines.anchoring import strata_per_segment
 from recurrank.rankers.ranker import RULES, registered
 from recurrank.rankers.request import joint_size
 from recurrank.rankers.request_ranker import RequestRanker
+from recurrank.serving.experiment import RolloutSettings
 
 STREAMS = RULES
 """How rankers that are made now derive their random stream and decide (``LoggedSpec.streams``)."""
@@ -48,6 +49,9 @@ class RankerSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
         ]
         | None
     ) = None
+    rollout: Annotated[
+        RolloutSettings | None, Meta(description="the mode that it begins in; by default everybody gets its slates")
+    ] = None
 
     @property
     def takes_requests(self) -> bool:
@@ -114,6 +118,8 @@ class LoggedSpec(RankerSpec, frozen=True, kw_only=True, forbid_unknown_fields=Fa
             del fields["explore_uniform"]  # logs of the time before it have none
         if self.dim is None:
             del fields["dim"]  # the same
+        if self.rollout is None:
+            del fields["rollout"]
         return msgspec.json.encode(fields)
 
     @classmethod

@@ -92,7 +92,7 @@ class _Log:
         self.ended = bytearray()  # a bit per event
         self.created: dict[int, bytes] = {}  # rankers -> what their CREATED event says
         self.deleted: set[int] = set()
-        self.changed: dict[int, int] = {}  # rankers -> the last change of their items or rules
+        self.changed: dict[int, int] = {}  # rankers -> the last change of their items, rules or mode
         self.sums: defaultdict[int, int] = defaultdict(int)  # of the rows that slates should have, by bucket
         self.rows: Callable[[int, Row], None] | None = None  # who wants to know the rows themselves
 
@@ -167,7 +167,7 @@ class _Log:
                 self.created[event.ranker] = beside
             case Kind.DELETED:
                 self.deleted.add(event.ranker)
-            case Kind.ITEMS | Kind.RULES:
+            case Kind.ITEMS | Kind.RULES | Kind.ROLLOUT:
                 self.changed[event.ranker] = event.seq
             case _:
                 self.faults(f"event {event.seq}: {event.kind} is not a kind of event")
@@ -318,7 +318,7 @@ def _check_rankers(store: Store, log: _Log, faults: _Faults) -> None:
         if bool(row.deleted) != (number in log.deleted) or row.deleted not in (0, 1):
             faults(f"ranker {row.name!r}: its row does not say whether it was deleted as the log does")
         if row.stock != log.changed.get(number, 0):
-            faults(f"ranker {row.name!r}: its row does not say when its items or rules were last changed as the log does")
+            faults(f"ranker {row.name!r}: its row does not say when its items, rules or mode were last changed as the log does")
         beside = log.created.get(number, b"")
         if beside and chain.ranker_mark(number, row.name, row.digest, row.positions) != beside[: chain.SIZE]:
             faults(f"ranker {row.name!r}: its row was altered")

@@ -14,6 +14,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 from recurrank.serving.http import schema as s
 from recurrank.serving.http.asking import read_ask
 from recurrank.serving.http.decoder import Decoder
+from recurrank.serving.http.experiment_routes import experiment_routes
 from recurrank.serving.http.gate import Gate, Limits
 from recurrank.serving.http.item_routes import item_routes
 from recurrank.serving.http.keyring import KeyRing
@@ -49,6 +50,7 @@ def make_app(service: Service, keys: KeyRing | None = None, limits: Limits | Non
     registry.register(ServiceCollector(service))
     decoder = Decoder(Bounds(bytes=limits.catalogue), limits.decoding)
     routes = [*_ranker_routes(service, decoder), *_slate_routes(service), *item_routes(service, decoder)]
+    routes += experiment_routes(service)
     routes += _operation_routes(service, keys, registry)
 
     @route("GET", "/openapi.json", ANY_KEY)

@@ -24,7 +24,7 @@ CANDIDATES = 10_000
 _read_json = msgspec.json.Decoder(s.AskSlate | None).decode
 _read_msgpack = msgspec.msgpack.Decoder(s.AskSlate | None).decode
 _NOTHING = s.AskSlate()
-_LISTS = ("ids", "exclude", "context")
+_LISTS = ("ids", "exclude", "context", "baseline")
 
 
 def read_ask(request: Request) -> tuple[s.AskSlate, Asked | None]:
@@ -47,7 +47,8 @@ def read_ask(request: Request) -> tuple[s.AskSlate, Asked | None]:
 
 def _asked(asked: s.AskSlate) -> Asked:
     names, features = _candidates(asked)
-    return Asked(names, features, asked.context, asked.segment, asked.exclude, asked.pin, asked.positions, asked.explore)
+    own = asked.exclude, asked.pin, asked.positions, asked.explore
+    return Asked(names, features, asked.context, asked.segment, *own, asked.baseline, asked.subject)
 
 
 def _candidates(asked: s.AskSlate) -> tuple[list[str] | None, Any]:

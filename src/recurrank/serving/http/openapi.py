@@ -13,6 +13,7 @@ from recurrank import __version__
 from recurrank.rankers import names, registered
 from recurrank.serving.changes import SlateRules
 from recurrank.serving.http import schema as s
+from recurrank.serving.http.experiment_schema import RolloutChange
 from recurrank.serving.http.patching import MSGPACKS
 from recurrank.serving.http.problems import TITLES
 from recurrank.serving.http.routes import Operation, Route
@@ -49,6 +50,12 @@ _STATUS = {
 }  # fmt: skip
 _HEALTH = {"status": "ok", "learning": True, "lag": 0, "failed": None, "broken": []}
 _RULES = {"exclude": ["film-4"], "pin": {"0": "film-1"}, "explore": 0.5}
+_EXPERIMENT = {
+    "name": "films", "mode": "share", "share": 0.1, "margin": 0.05, "alpha": 0.05, "experiment": "films", "version": 6,
+    "since": 6, "stopped": None, "verdict": "undecided", "baseline": {"slates": 0, "clicks": 0.0, "mean": None},
+    "ranker": {"slates": 0, "clicks": 0.0, "mean": None}, "difference": None, "low": None, "high": None, "p_value": None,
+    "brake_p_value": None, "interleaved": {"slates": 0, "credit": None, "p_value": 1.0}, "history": [],
+}  # fmt: skip
 ANSWERS: dict[str, Any] = {
     "create_ranker": {"name": "films", "created": True},
     "list_rankers": [{name: _STATUS[name] for name in s.RankerLine.__struct_fields__}],
@@ -59,6 +66,9 @@ ANSWERS: dict[str, Any] = {
     "list_items": {"items": [{"id": "film-0", "features": [1.0, 0.0]}], "total": 5, "next": None},
     "set_rules": {"rules": _RULES, "version": 5},
     "show_rules": {"rules": _RULES, "version": 5},
+    "show_experiment": _EXPERIMENT,
+    "change_experiment": _EXPERIMENT,
+    "release_brake": _EXPERIMENT,
     "healthz": _HEALTH,
     "readyz": _HEALTH,
 }  # fmt: skip
@@ -89,6 +99,7 @@ A ranker decides what to show next and learns from what is clicked. Make one (`P
 _TAGS = {
     "rankers": "Make, list, inspect and delete rankers.",
     "slates": "Ask for slates and report the clicks on them.",
+    "experiments": "A ranker beside the ranking that it is to replace: modes, the comparison, the brake.",
     "items": "Items that come and go, and rules of all slates: of rankers of requests.",
     "operation": "Whether the server works, and how much it does.",
 }
@@ -110,10 +121,10 @@ _NAME = {
 def document(routes: Sequence[Route]) -> dict[str, Any]:
     """Every route with its body and answers; one answer leads to the next request, and every example works."""
     told = [(one, one.about) for one in routes if one.about is not None]
-    bodies = [s.NewRanker, RankerSpec, s.AskSlate, list[s.NewReport], s.Problem, s.ItemsPatch, SlateRules]
+    bodies = [s.NewRanker, RankerSpec, s.AskSlate, list[s.NewReport], s.Problem, s.ItemsPatch, SlateRules, RolloutChange]
     answers = [about.answer for _, about in told if about.answer not in (None, str)]
     found, parts = msgspec.json.schema_components([*bodies, *answers], ref_template=_REFERENCE)
-    ranker, spec, ask, reports, refused, patch, rules = found[: len(bodies)]
+    ranker, spec, ask, reports, refused, patch, rules, turn = found[: len(bodies)]
     _algorithms(parts, ranker, spec)
     schemas = iter(found[len(bodies) :])
     operations = {about.id: _operation(one, about, schemas, refused) for one, about in told}
@@ -128,6 +139,8 @@ def document(routes: Sequence[Route]) -> dict[str, Any]:
     changes = {"schema": patch, "example": {"add": [{"id": "film-4", "features": [1.0, 1.0]}], "remove": ["film-9"]}}
     operations["change_items"]["requestBody"] = {"required": True, "content": {JSON: changes, MSGPACKS[0]: binary}}
     operations["set_rules"]["requestBody"] = {"required": True, "content": {JSON: {"schema": rules, "example": _RULES}}}
+    turned = {"schema": turn, "example": {"mode": "share", "share": 0.1}}
+    operations["change_experiment"]["requestBody"] = {"required": True, "content": {JSON: turned}}
     operations["list_items"]["parameters"] += _PAGE
     reported = {"schema": reports, "example": [{"slate": "page-7", "clicks": [0]}]}
     operations["feedback"]["requestBody"] = {"required": True, "content": {JSON: reported}}
@@ -135,7 +148,7 @@ def document(routes: Sequence[Route]) -> dict[str, Any]:
     named = {"parameters": {"name": "$request.path.name"}}
     operations["create_ranker"]["responses"]["200"]["links"] = {
         name: {"operationId": name, **named}
-        for name in ("rank", "show_ranker", "delete_ranker", "change_items", "list_items", "show_rules")
+        for name in ("rank", "show_ranker", "delete_ranker", "change_items", "list_items", "show_rules", "show_experiment")
     }
     answered = [{"slate": "$response.body#/slate", "clicks": [0]}]
     operations["rank"]["responses"]["200"]["links"] = {

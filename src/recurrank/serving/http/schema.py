@@ -50,12 +50,21 @@ Context = Annotated[list[float], Meta(max_length=10_000, description="of the vis
 Segment = Annotated[
     str, Meta(min_length=1, max_length=200, description="visitors who look at slates alike, such as those with a phone")
 ]
+Subject = Annotated[
+    str,
+    Meta(
+        min_length=1,
+        max_length=256,
+        description="whom the slate is for; subjects keep their arm in an experiment",
+    ),
+]
 Shown = Annotated[int, Meta(ge=1, le=1000, description="how many to show, at most the ranker's")]
 
 
 class AskSlate(Struct, forbid_unknown_fields=True):
     """What to call the slate: the same id again gives the same slate. Without one the server chooses.
 
+    ``baseline`` and ``subject`` are for rankers that are compared with another ranking (see ``/v1/rankers/{name}/experiment``).
     The other fields are for rankers of requests: this visitor's candidates, by id or with their features; what is known about
     the visitor; and rules for this slate.
     """
@@ -70,6 +79,14 @@ class AskSlate(Struct, forbid_unknown_fields=True):
     pin: Annotated[dict[int, Id], Meta(max_length=1_000, description="what stands at which position, counted from 0")] = {}
     positions: Shown | None = None
     explore: Annotated[float, Meta(ge=0, le=1, description="the share of the usual exploration that is allowed")] = 1.0
+    baseline: (
+        Annotated[
+            list[Id],
+            Meta(min_length=1, max_length=10_000, description="the order that would be shown without the ranker, best first"),
+        ]
+        | None
+    ) = None
+    subject: Subject | None = None
 
 
 class ItemsPatch(Struct, forbid_unknown_fields=True):
@@ -109,6 +126,7 @@ class RankedSlate(Struct, omit_defaults=True):
     """A slate to show, best item first. ``version`` is the event up to which the ranking knows the log.
 
     ``propensity`` and ``joint``, if asked for and known: the probabilities of each item at its position and of the whole slate.
+    In an experiment ``arm`` is whose order it is, in shadow mode ``would_show`` what the ranker would have shown.
     """
 
     slate: str
@@ -116,6 +134,8 @@ class RankedSlate(Struct, omit_defaults=True):
     version: int
     propensity: list[float | None] | None = None
     joint: float | None = None
+    arm: Literal["", "baseline", "ranker", "interleaved"] = ""
+    would_show: list[str] | None = None
 
 
 class NewReport(Struct, forbid_unknown_fields=True):

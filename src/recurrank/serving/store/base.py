@@ -9,8 +9,8 @@ The store decides in that transaction what becomes of every slate, from the slat
 
 so that an operation that is repeated finds its work done, from whichever process it comes.
 
-It also decides whether a slate may still be served: one that was drawn before the last change of the ranker's items or rules
-may not, whichever server drew it.
+It also decides whether a slate may still be served: one that was drawn before the last change of the ranker's items, rules or
+mode may not, whichever server drew it.
 """
 
 from __future__ import annotations
@@ -220,7 +220,7 @@ class Store(abc.ABC):
 
     @abc.abstractmethod
     def note_changes(self, t: Any, changes: dict[int, int]) -> None:
-        """The last change of these rankers' items or rules is that of these events."""
+        """The last change of these rankers' items, rules or mode is that of these events."""
 
     @abc.abstractmethod
     def write(self, t: Any, events: list[Event], links: list[bytes], new: list[Row], changed: list[Row]) -> None:
@@ -232,7 +232,7 @@ class Store(abc.ABC):
 
     @abc.abstractmethod
     def changes(self, ranker: int, after: int, until: int | None = None) -> list[Event]:
-        """The events that changed a ranker's items or rules, after one event and up to another, in order."""
+        """The events that changed a ranker's items, rules or mode, after one event and up to another, in order."""
 
     @abc.abstractmethod
     def newest(self) -> int:

@@ -59,6 +59,10 @@ MIGRATIONS = [
     ALTER TABLE recurrank_rankers ADD COLUMN stock BIGINT NOT NULL DEFAULT 0;
     CREATE INDEX recurrank_changes ON recurrank_events (ranker, seq) WHERE kind IN (7, 8);
     """,
+    """
+    DROP INDEX recurrank_changes;
+    CREATE INDEX recurrank_changes ON recurrank_events (ranker, seq) WHERE kind IN (7, 8, 9);
+    """,
 ]
 """In order; each in a transaction of its own, with its number. Never change one that was released."""
 

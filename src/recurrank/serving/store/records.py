@@ -25,7 +25,7 @@ class Status(IntEnum):
 
 
 class Serve(NamedTuple):
-    """Serve a slate under this id, unless the id is taken; ``stock`` is the last change of items or rules that it knows of."""
+    """Serve a slate under this id, unless the id is taken; ``stock`` is the last change of items, rules or mode it knows of."""
 
     slate: str
     ranker: int
@@ -49,7 +49,7 @@ class Expire(NamedTuple):
 
 
 class Change(NamedTuple):
-    """Change a ranker's items or rules, if the last such change is that of the event ``after``."""
+    """Change a ranker's items, rules or mode, if the last such change is that of the event ``after``."""
 
     ranker: int
     kind: Kind
@@ -63,7 +63,7 @@ Operation = Serve | Report | Expire | Change
 class Served(NamedTuple):
     """The slate under the id: the one asked for, or the one that was there; None when the id is another ranker's.
 
-    ``stale``: nothing was served, since items or rules have changed since the slate was drawn.
+    ``stale``: nothing was served, since items, rules or the mode have changed since the slate was drawn.
     """
 
     payload: bytes | None
@@ -89,7 +89,7 @@ class Row(NamedTuple):
 
 
 class Living(NamedTuple):
-    """A ranker that is not deleted: K, and the event of the last change of its items or rules."""
+    """A ranker that is not deleted: K, and the event of the last change of its items, rules or mode."""
 
     positions: int
     stock: int

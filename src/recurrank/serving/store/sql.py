@@ -10,7 +10,7 @@ from contextlib import AbstractContextManager
 from typing import Any, ClassVar
 
 from recurrank.serving import chain
-from recurrank.serving.events import Event, Kind
+from recurrank.serving.events import CHANGES, Event, Kind
 from recurrank.serving.store.base import Head, Living, RankerRow, Row, Snapshot, Store, StoredRanker
 
 _RANKERS = "SELECT number, name, config, digest, positions FROM @rankers WHERE NOT deleted"
@@ -78,7 +78,7 @@ class SqlStore(Store):
             self.run(t, "UPDATE @rankers SET stock = ? WHERE number = ?", seq, number)
 
     def changes(self, ranker: int, after: int, until: int | None = None) -> list[Event]:
-        kinds = f"{int(Kind.ITEMS)}, {int(Kind.RULES)}"
+        kinds = ", ".join(str(int(kind)) for kind in CHANGES)
         query = "SELECT seq, ranker, kind, served, clicks, payload, at FROM @events"
         where = f"WHERE kind IN ({kinds}) AND ranker = ? AND seq > ? AND seq <= ? ORDER BY seq"
         return list(map(Event._make, self.all(f"{query} {where}", ranker, after, 2**62 if until is None else until)))

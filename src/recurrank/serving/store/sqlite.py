@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from recurrank.serving import chain
-from recurrank.serving.events import Event, Kind
+from recurrank.serving.events import CHANGES, Event, Kind
 from recurrank.serving.store.base import Head, Living, Locked, Row, StoreError
 from recurrank.serving.store.sql import SqlStore
 
@@ -47,6 +47,10 @@ MIGRATIONS = [
     """
     ALTER TABLE rankers ADD COLUMN stock INTEGER NOT NULL DEFAULT 0;
     CREATE INDEX changes ON events (ranker, seq) WHERE kind IN (7, 8);
+    """,
+    """
+    DROP INDEX changes;
+    CREATE INDEX changes ON events (ranker, seq) WHERE kind IN (7, 8, 9);
     """,
 ]
 """In order; each in a transaction of its own, with its number. Never change one that was released."""
@@ -258,7 +262,7 @@ class SqliteStore(SqlStore):
 
 def _payload_of(event: Event) -> int:
     """The event that holds an event's payload; 0 where there is none."""
-    return event.served or (event.seq if event.kind in (Kind.ITEMS, Kind.RULES) else 0)
+    return event.served or (event.seq if event.kind in CHANGES else 0)
 
 
 def _insert(t: sqlite3.Connection, head: str, rows: Sequence[tuple[Any, ...]], tail: str = "") -> None:

@@ -1,0 +1,81 @@
+"""What an experiment says to people: both arms, the interval of their difference, the verdict, the brake, how it went."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from recurrank.rollout import Arm, ArmComparison, Brake
+from recurrank.serving.experiment import Experiment, Moment
+
+if TYPE_CHECKING:
+    from recurrank.serving.hosted import HostedRanker
+
+
+def experiment_of(hosted: HostedRanker) -> dict[str, Any]:
+    """As the log has it so far; the mode is the one that slates are drawn in."""
+    with hosted.folding:
+        found, mode = hosted.fold.experiment, hosted.mode
+        if mode.since != found.rollout.since:  # the fold is behind: nothing has been compared in this mode
+            found = Experiment(hosted.spec.positions, mode.settings)
+        both, preference = found.both, found.preference
+        moments = list(found.moments)
+        both = ArmComparison(both.most, both.alpha, both.baseline, both.ranker)
+        verdict = "baseline" if mode.stopped is not None else verdict_of(found)
+        interleaved = {
+            "slates": preference.sessions,
+            "credit": preference.mean if preference.sessions else None,
+            "p_value": preference.p_value(),
+        }
+    compared = both.baseline.slates > 0 and both.ranker.slates > 0
+    low, high = both.interval() if compared else (None, None)
+    return {
+        "name": hosted.stored.name,
+        "mode": mode.settings.mode,
+        "share": mode.settings.share,
+        "margin": mode.settings.margin,
+        "alpha": mode.settings.alpha,
+        "experiment": mode.settings.experiment or hosted.stored.name,
+        "version": mode.seq,
+        "since": mode.since,
+        "stopped": mode.stopped,
+        "verdict": verdict,
+        "baseline": _arm(both.baseline),
+        "ranker": _arm(both.ranker),
+        "difference": both.difference if compared else None,
+        "low": low,
+        "high": high,
+        "p_value": both.p_value() if compared else None,
+        "brake_p_value": Brake(mode.settings.margin, mode.settings.alpha).p_value(both) if compared else None,
+        "interleaved": interleaved,
+        "history": [_moment(one, both) for one in moments],
+    }
+
+
+def verdict_of(experiment: Experiment) -> str:
+    """Who has more clicks, as far as that is shown: ``ranker``, ``baseline`` or ``undecided``."""
+    both, preference, alpha = experiment.both, experiment.preference, experiment.both.alpha
+    if both.baseline.slates and both.ranker.slates and both.p_value() <= alpha:
+        return "ranker" if both.difference > 0 else "baseline"
+    if preference.sessions and preference.p_value() <= alpha:
+        return "ranker" if preference.mean > 0 else "baseline"
+    return "undecided"
+
+
+def _arm(arm: Arm) -> dict[str, Any]:
+    return {"slates": arm.slates, "clicks": arm.clicks, "mean": arm.mean if arm.slates else None}
+
+
+def _moment(one: Moment, now: ArmComparison) -> dict[str, Any]:
+    then = ArmComparison(now.most, now.alpha, one.baseline, one.ranker)
+    compared = one.baseline.slates > 0 and one.ranker.slates > 0
+    low, high = then.interval() if compared else (None, None)
+    interleaved = one.slates > one.baseline.slates + one.ranker.slates
+    return {
+        "slates": one.slates,
+        "baseline": one.baseline.mean if one.baseline.slates else None,
+        "ranker": one.ranker.mean if one.ranker.slates else None,
+        "low": low,
+        "high": high,
+        "credit": one.credit if interleaved else None,
+        "p_value": one.p_value if interleaved else None,
+    }

@@ -1,0 +1,212 @@
+"""A ranker beside the ranking that it is to replace: its mode, whom it is shown to, and what the comparison says so far.
+
+| mode | what is shown | what is compared |
+|---|---|---|
+| ``full`` | the ranker's slate | nothing |
+| ``shadow`` | the baseline; the answer also says what the ranker would have shown | nothing |
+| ``share`` | the ranker to a share of the subjects, the baseline to the others | clicks per slate of both arms |
+| ``interleave`` | a list drafted from both orders | which order's items are clicked |
+
+Modes change by ROLLOUT events. Like a change of items, such an event makes every slate stale that was drawn before it, on
+whichever server, so that each slate of the log was drawn in the mode that the log says. What is compared is a fold of the log;
+only the brake's decision is made once, by whoever learns, and written as an event with its reason.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Annotated, Any, Literal, NamedTuple
+
+import msgspec
+import numpy as np
+from msgspec import Meta
+
+from recurrank.rollout import Arm, ArmComparison, Brake, Interleaved, Preference, arm_of
+from recurrank.serving import trial
+from recurrank.serving.events import Event, Kind, shown_in
+
+POINTS = 64
+"""Moments of a comparison that are kept, to be drawn; when there are more, every other one is forgotten."""
+FIRST = 16
+"""Slates between two such moments, at first."""
+
+Mode = Literal["full", "shadow", "share", "interleave"]
+
+
+class RolloutSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How a ranker is rolled out."""
+
+    mode: Annotated[Mode, Meta(description="what is shown: the ranker, the baseline, or each to some")] = "full"
+    share: Annotated[float, Meta(ge=0, le=1, description="in mode `share`, of the subjects that get the ranker")] = 0.1
+    margin: Annotated[
+        float, Meta(ge=0, lt=1, description="the brake stops a ranker that has fewer clicks by more than this share")
+    ] = 0.05
+    alpha: Annotated[float, Meta(gt=0, lt=1, description="how probable it may be that the comparison is ever wrong")] = 0.05
+    experiment: Annotated[
+        str, Meta(max_length=200, description="another name divides the subjects anew; by default the ranker's")
+    ] = ""
+
+
+class _Turn(msgspec.Struct, array_like=True):
+    """What a ROLLOUT event says; fields are on disk in this order."""
+
+    settings: RolloutSettings
+    stopped: str | None = None
+
+
+class Rollout(NamedTuple):
+    """The mode of a ranker after the event ``seq``, the last that changed it.
+
+    ``stopped`` is why the brake has stopped the ranker, None while it has not. ``since`` is the event that the present
+    comparison began with; a stop does not end it.
+    """
+
+    settings: RolloutSettings = RolloutSettings()
+    stopped: str | None = None
+    seq: int = 0
+    since: int = 0
+
+    @property
+    def full(self) -> bool:
+        """Whether everybody gets the ranker's slates."""
+        return self.settings.mode == "full" and self.stopped is None
+
+    def after(self, events: Iterable[Event]) -> Rollout:
+        """After these events as well; ValueError for one that cannot be read."""
+        found = self
+        for event in events:
+            if event.kind == Kind.ROLLOUT and event.seq > found.seq:
+                try:
+                    turn = msgspec.msgpack.decode(event.payload, type=_Turn)
+                except msgspec.MsgspecError as error:
+                    raise ValueError(f"event {event.seq}: it is not a mode of a ranker ({error})") from error
+                since = event.seq if turn.stopped is None else found.since
+                found = Rollout(turn.settings, turn.stopped, event.seq, since)
+        return found
+
+    def arm(self, ranker: str, subject: str | None, slate: str) -> trial.Arm:
+        """Whose order a slate shows; by its subject, or by its own id where there is none."""
+        mode = self.settings.mode
+        if self.stopped is not None or mode == "shadow":
+            return "baseline"
+        if mode == "interleave":
+            return "interleaved"
+        return arm_of(slate if subject is None else subject, self.settings.share, self.settings.experiment or ranker)
+
+
+def turned(settings: RolloutSettings, stopped: str | None = None) -> bytes:
+    """The payload of the event that sets this."""
+    return msgspec.msgpack.encode(_Turn(settings, stopped))
+
+
+class Moment(NamedTuple):
+    """What a comparison had seen after so many slates: both arms' sums, and the interleaved sessions' credit and p-value."""
+
+    slates: int
+    baseline: Arm
+    ranker: Arm
+    credit: float
+    p_value: float
+
+
+class Experiment:
+    """The comparison, folded from the log.
+
+    Args:
+        positions: the most clicks that a slate can have.
+        settings: what the ranker was made with.
+
+    Attributes:
+        rollout: the mode.
+        both: clicks per slate of both arms.
+        preference: credits of interleaved slates.
+        moments: how these went over time.
+
+    """
+
+    def __init__(self, positions: int, settings: RolloutSettings | None = None) -> None:
+        self._positions, self._initial = positions, settings or RolloutSettings()
+        self.rollout = Rollout(self._initial)
+        self._begin()
+
+    def _begin(self) -> None:
+        self.both = ArmComparison(float(self._positions), self.rollout.settings.alpha)
+        self.preference = Preference()
+        self.moments: list[Moment] = []
+        self._every = FIRST
+
+    @property
+    def slates(self) -> int:
+        """Slates that were compared."""
+        return self.both.baseline.slates + self.both.ranker.slates + self.preference.sessions
+
+    def apply(self, events: Sequence[Event]) -> None:
+        """Take in events of the ranker that were not taken in before, in order."""
+        for event in events:
+            if event.kind == Kind.LEARNED:
+                if trial.has_trial(event.payload):
+                    self._count(event)
+            elif event.kind == Kind.ROLLOUT:
+                since = self.rollout.since
+                self.rollout = self.rollout.after([event])
+                if self.rollout.since != since:
+                    self._begin()
+
+    def _count(self, event: Event) -> None:
+        rollout = self.rollout
+        if event.served < rollout.since or (rollout.stopped is not None and event.served > rollout.seq):
+            return  # of an earlier comparison, or of the time after the brake
+        what = trial.trial_of(event.payload)
+        if what.arm == "interleaved":
+            shown = shown_in(event.payload, self._positions)
+            clicked = [k for k in range(shown) if event.clicks and event.clicks[k >> 3] >> (k & 7) & 1]
+            self.preference.observe(Interleaved(np.arange(shown), np.array(what.credit, float)).credit(clicked))
+        elif what.arm:
+            self.both.observe(what.arm, int.from_bytes(event.clicks[: (self._positions + 7) // 8], "little").bit_count())
+        else:
+            return
+        if self.slates % self._every == 0:
+            credit, p_value = self.preference.mean, self.preference.p_value()
+            self.moments.append(Moment(self.slates, self.both.baseline, self.both.ranker, credit, p_value))
+            if len(self.moments) > POINTS:
+                self.moments, self._every = self.moments[1::2], 2 * self._every
+
+    def to_stop(self) -> str | None:
+        """Why the brake should stop the ranker now; None where it should not."""
+        settings = self.rollout.settings
+        if self.rollout.stopped is not None:
+            return None
+        if settings.mode == "share" and self.both.ranker.slates:
+            brake = Brake(settings.margin, settings.alpha)
+            brake.look(self.both)
+            return brake.stopped
+        if settings.mode == "interleave" and self.preference.mean < 0 and self.preference.p_value() <= settings.alpha:
+            return (
+                f"users prefer the baseline: credit {self.preference.mean:.4f} per slate after "
+                f"{self.preference.sessions:,} interleaved slates, at alpha = {settings.alpha:g}"
+            )
+        return None
+
+    def pack(self) -> list[Any]:
+        """All of it for a snapshot; nothing where there was never anything but the ranker's own slates."""
+        if self.rollout == Rollout(self._initial) and not self.slates:
+            return []
+        preference = [self.preference.sessions, self.preference.total, self.preference.capital.astype("<f8").tobytes()]
+        rollout = [msgspec.to_builtins(self.rollout.settings), *self.rollout[1:]]
+        return [rollout, list(self.both.baseline), list(self.both.ranker), preference, self.moments, self._every]
+
+    def unpack(self, packed: Sequence[Any]) -> None:
+        """Become what was packed; ValueError where that was not."""
+        if not packed:
+            return
+        (settings, *rest), baseline, ranker, (sessions, total, capital), moments, every = packed
+        try:
+            self.rollout = Rollout(msgspec.convert(settings, RolloutSettings), *rest)
+        except msgspec.ValidationError as error:
+            raise ValueError(f"snapshot: not one ({error})") from error
+        self._begin()
+        self.both.baseline, self.both.ranker = Arm(*baseline), Arm(*ranker)
+        self.preference.sessions, self.preference.total = sessions, total
+        self.preference.capital = np.frombuffer(capital, "<f8").reshape(self.preference.capital.shape).astype(np.float64)
+        self.moments = [Moment(n, Arm(*one), Arm(*other), *more) for n, one, other, *more in moments]
+        self._every = every

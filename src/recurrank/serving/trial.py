@@ -1,0 +1,83 @@
+"""What a slate's event says beside the slate: whom it was for, and what part it has in an experiment.
+
+It follows the slate, with its length in the last four bytes. The fourth byte tells whether it is there: its two highest bits
+are equal in a slate alone, whose first number is an item (below 2^30) or a small negative one, and differ where a trial
+follows.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import msgspec
+
+Arm = Literal["", "baseline", "ranker", "interleaved"]
+_FLAG = 0x40
+
+
+class Trial(msgspec.Struct, array_like=True, frozen=True):
+    """Beside a slate. The fields' order is on disk; new ones go to the end, with defaults.
+
+    Attributes:
+        subject: whom the slate was for, where that was said.
+        arm: whose order was shown; empty outside an experiment.
+        would_show: the ids that the ranker would have shown, in shadow mode.
+        credit: of interleaved slates, how probable it is that the ranker contributed the item at each position.
+
+    """
+
+    subject: str | None = None
+    arm: Arm = ""
+    would_show: list[str] | None = None
+    credit: list[int | float] | None = None
+
+    @property
+    def foreign(self) -> bool:
+        """Whether the ranker did not choose this order."""
+        return self.arm in ("baseline", "interleaved")
+
+
+_pack, _unpack = msgspec.msgpack.Encoder().encode, msgspec.msgpack.Decoder(Trial).decode
+
+
+def attach(slate: bytes, trial: Trial) -> bytes:
+    """A packed slate and what is beside it.
+
+    >>> trial_of(attach(bytes(8), Trial("visitor-7"))).subject
+    'visitor-7'
+    """
+    packed = _pack(trial)
+    return b"".join((slate[:3], bytes((slate[3] ^ _FLAG,)), slate[4:], packed, len(packed).to_bytes(4, "little")))
+
+
+def has_trial(payload: bytes) -> bool:
+    """Whether something stands beside the slate. Four bytes are enough to tell."""
+    return len(payload) >= 4 and payload[3] >> 6 in (1, 2)
+
+
+def bare(payload: bytes) -> bytes:
+    """The slate alone; ValueError for bytes that cannot be one."""
+    if not has_trial(payload):
+        return payload
+    return payload[:3] + bytes((payload[3] ^ _FLAG,)) + payload[4 : _end(payload)]
+
+
+def trial_of(payload: bytes) -> Trial:
+    """What stands beside the slate; an empty one where nothing does. ValueError for bytes that cannot be one."""
+    if not has_trial(payload):
+        return NOTHING
+    try:
+        return _unpack(memoryview(payload)[_end(payload) : -4])
+    except msgspec.MsgspecError as error:
+        raise ValueError(f"slate: what stands beside it cannot be read ({error})") from error
+
+
+def _end(payload: Any) -> int:
+    """Where the slate ends."""
+    end = len(payload) - 4 - int.from_bytes(payload[-4:], "little")
+    if end < 4:
+        raise ValueError("slate: what stands beside it is longer than the whole")
+    return end
+
+
+NOTHING = Trial()
