@@ -52,6 +52,16 @@ def team_drafts(first, second, positions):
     return found
 
 
+def credited(first, second, items, teams):
+    """The teams of a draft, 0.5 where both captains would pick the same: first in a round, and then second, too."""
+    share, nobody = [], False
+    for k, team in enumerate(teams):
+        one, other = (next((i for i in order if i not in items[:k]), None) for order in (first, second))
+        nobody = one == other and (k % 2 == 0 or nobody)
+        share.append(0.5 if nobody else team)
+    return tuple(share)
+
+
 def probabilistic_lists(first, second, positions, tau):
     """All lists with their probabilities, and the probability of each position's coin given the list (Bayes' rule)."""
     found, posterior = {}, {}

@@ -27,10 +27,22 @@ def test_team_draft_is_the_captains_choice():
     rng = np.random.default_rng(0)
     drawn = [team_draft(FIRST, SECOND, 4, rng) for _ in range(4_000)]
     seen = frequencies([(tuple(one.items.tolist()), tuple(one.share.tolist())) for one in drawn])
-    exact = naive.team_drafts(FIRST, SECOND, 4)
+    exact = {}
+    for (items, teams), probability in naive.team_drafts(FIRST, SECOND, 4).items():
+        key = items, naive.credited(FIRST, SECOND, items, teams)
+        exact[key] = exact.get(key, 0.0) + probability
     assert set(seen) == set(exact)
     for key, probability in exact.items():
         assert seen[key] == pytest.approx(probability, abs=4 * math.sqrt(0.25 / 4_000))
+
+
+@settings(max_examples=40)
+@given(st.permutations(range(6)), st.permutations(range(6)), st.integers(1, 6))
+def test_clicks_that_do_not_depend_on_the_items_favour_no_captain_at_any_position(first, second, positions):
+    total = np.zeros(positions)
+    for (items, teams), probability in naive.team_drafts(first, second, positions).items():
+        total += probability * (2 * np.array(naive.credited(first, second, items, teams)) - 1)
+    assert total == pytest.approx(0, abs=1e-12)
 
 
 def test_probabilistic_lists_occur_as_often_as_enumerated_and_credit_is_bayes_rule():
@@ -46,12 +58,13 @@ def test_probabilistic_lists_occur_as_often_as_enumerated_and_credit_is_bayes_ru
 
 
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=6), st.data())
-def test_credit_is_the_expected_sign_over_all_assignments(share, data):
+def test_credit_is_the_expected_difference_over_all_assignments(share, data):
     clicked = data.draw(st.lists(st.integers(0, len(share) - 1), unique=True))
     expected = 0.0
     for teams in itertools.product([0, 1], repeat=len(clicked)):
         probability = math.prod(share[at] if team else 1 - share[at] for at, team in zip(clicked, teams, strict=True))
-        expected += probability * np.sign(2 * sum(teams) - len(clicked))
+        expected += probability * (2 * sum(teams) - len(clicked))
+    expected = max(-1.0, min(1.0, expected))
     assert Interleaved(np.arange(len(share)), np.array(share)).credit(clicked) == pytest.approx(expected, abs=1e-12)
 
 

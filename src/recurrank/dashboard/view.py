@@ -10,6 +10,7 @@ import msgspec
 
 from recurrank.dashboard.knowledge import boxes, exploration, ranking
 from recurrank.rankers.knowledge import Knowledge
+from recurrank.serving.comparison import experiment_of
 from recurrank.serving.events import Event, Kind, names_of, unpack_clicks
 from recurrank.serving.hosted import RECENT, HostedRanker
 from recurrank.serving.hosted_requests import MOMENTS, HostedRequestRanker
@@ -69,7 +70,7 @@ def health(service: Service) -> dict[str, Any]:
 def whole(service: Service, name: str, truths: Truths) -> dict[str, Any]:
     """One ranker with all that its page shows but the table of items."""
     hosted = service.hosted(name)
-    events = _recent(service, hosted)
+    events, compared = _recent(service, hosted), experiment_of(hosted)
     with hosted.folding:
         fold = hosted.fold
         learned = fold.counts["learned"]
@@ -89,6 +90,7 @@ def whole(service: Service, name: str, truths: Truths) -> dict[str, Any]:
             "by_position": [int(seen) / learned if learned else 0.0 for seen in fold.at],
             "truth": {"total": float(sum(truth)), "by_position": list(truth)} if truth is not None else None,
             "flow": {"boxes": drawn, "why": why},
+            "experiment": compared,
             "requests": _requests(hosted, fold.ranker.knowledge()),
             "ranking": [{"place": k + 1, **_item(hosted, at.item), **_said(at)} for k, at in enumerate(places[:PLACES])],
             "ranking_about": about if len(places) <= PLACES else f"The first {PLACES} places. {about}",

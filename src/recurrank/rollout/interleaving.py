@@ -15,7 +15,13 @@ without replacement. Every list can occur, and credit is given by expectation ov
 | ``l`` | ``Interleaved.items`` | the list that is shown |
 | ``a`` (assignment) | ``Interleaved.share`` | the probability, given the list, that the *first* order contributed each item |
 | ``tau = 3`` | ``tau`` | decay of the softmax over ranks |
-| ``o(l, a, c)`` in {-1, 0, 1} | ``credit`` | sign of the first order's clicks minus the second's; expected over ``a`` |
+| ``o(l, a, c)`` in {-1, 0, 1} | ``credit`` | the first order's clicks minus the second's, expected over ``a``, within [-1, 1] |
+
+Two things differ from the papers, for power (docs/deviations.md). An item that both captains of team draft would pick at the
+same turn is credited to nobody: which of them had the turn is a coin that says nothing about the orders. And ``credit`` is the
+expected difference, cut off at 1, in place of the expected sign, which counts a click on an item that nearly surely came from
+one order as much as one that may have come from either. Under users without a preference both keep the mean 0: coins are fair,
+and a round gives each captain one credited pick, or neither of them the first.
 
 The test (I. Waudby-Smith, A. Ramdas: Estimating means of bounded random variables by betting, JRSS B 2023): if users have no
 preference, credits have mean 0 given the past, and ``prod (1 + lambda x_t)``, the capital of a gambler who bets the share
@@ -39,7 +45,10 @@ BETS: Floats = 0.75 * 2.0 ** -np.arange(10.0)
 
 
 class Interleaved(NamedTuple):
-    """A list from two orders, and for each position the probability that the first order contributed its item."""
+    """A list from two orders, and for each position the probability that the first order contributed its item.
+
+    Where that says nothing about the orders, it is 0.5.
+    """
 
     items: Ints
     share: Floats
@@ -53,11 +62,8 @@ class Interleaved(NamedTuple):
         positions = np.unique(np.asarray(clicked, dtype=np.int64))
         if len(positions) and not 0 <= positions[0] <= positions[-1] < len(self.items):
             raise ValueError(f"clicked: {positions.tolist()} are not all positions from 0 to {len(self.items) - 1}")
-        # o(l, a, c) = sign(C_1 - C_2), where C_1 is a sum of independent draws: first[k] is the probability that C_1 = k
-        first = np.ones(1)
-        for share in self.share[positions]:
-            first = np.append(first, 0.0) * (1 - share) + np.append(0.0, first) * share
-        return float(first @ np.sign(2 * np.arange(len(first)) - len(positions)))
+        # E[C_1 - C_2 | l, c], within [-1, 1]
+        return float(np.clip((2 * self.share[positions] - 1).sum(), -1.0, 1.0))
 
 
 def team_draft(first: ArrayLike, second: ArrayLike, positions: int, rng: np.random.Generator) -> Interleaved:
@@ -69,13 +75,17 @@ def team_draft(first: ArrayLike, second: ArrayLike, positions: int, rng: np.rand
     orders = _orders(first, second, positions)
     picked, team = np.empty(positions, np.int64), np.empty(positions)
     used: set[int] = set()
-    at, turn = [0, 0], 0
+    at, turn, nobody = [0, 0], 0, False
     for position in range(positions):
         # a coin in every round of two picks; the other captain comes second
         turn = 1 - turn if position % 2 else int(rng.integers(2))
-        while orders[turn][at[turn]] in used:
-            at[turn] += 1
-        picked[position], team[position] = orders[turn][at[turn]], 1 - turn
+        for captain in (0, 1):
+            while at[captain] < len(orders[captain]) and orders[captain][at[captain]] in used:
+                at[captain] += 1
+        heads = [order[place] if place < len(order) else None for order, place in zip(orders, at, strict=True)]
+        # an item that both would pick first in this round, and then one that both would pick second, says nothing about either
+        nobody = heads[0] == heads[1] and (nobody or position % 2 == 0)
+        picked[position], team[position] = orders[turn][at[turn]], 0.5 if nobody else 1 - turn
         used.add(int(picked[position]))
     return Interleaved(picked, team)
 

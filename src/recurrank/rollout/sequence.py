@@ -38,6 +38,7 @@ from typing import Literal, NamedTuple, get_args
 import numpy as np
 
 from recurrank._arrays import Floats
+from recurrank._compiled import hot, loop
 
 ArmName = Literal["baseline", "ranker"]
 
@@ -45,7 +46,6 @@ RATES: Floats = 0.75 * 2.0 ** -np.arange(14.0)
 """The grid of lambda, in units of 1 / most: good from the tenth slate to 10^9 squared deviations (in units of most^2)."""
 PSI: Floats = -np.log1p(-RATES) - RATES
 """psi_E of the grid, in units of 1 / most^2."""
-_LOG_WEIGHT = -math.log(len(RATES))
 _STEPS = 200
 """Most steps of a search; each halves an interval or is one of Newton's, so that far fewer are taken."""
 
@@ -143,14 +143,18 @@ class ArmComparison:
         return high
 
 
+@hot
 def log_mixture(excess: float, deviation: float, most: float) -> tuple[float, float]:
     """The logarithm of m(S_t, V_t), which is convex and increasing in S_t, and its derivative by S_t."""
     # m = sum_j w_j exp(lambda_j S_t - psi_E(lambda_j) V_t), w_j = 1 / len(RATES)
-    exponents = RATES * (excess / most) - PSI * (deviation / most**2)
-    largest = float(exponents.max())
-    terms = np.exp(exponents - largest)
-    total = float(terms.sum())
-    return largest + math.log(total) + _LOG_WEIGHT, float(terms @ RATES) / (total * most)
+    largest, total, slope = -math.inf, 0.0, 0.0
+    for j in range(len(RATES)):
+        largest = max(largest, RATES[j] * (excess / most) - PSI[j] * (deviation / most**2))
+    for j in range(len(RATES)):
+        term = math.exp(RATES[j] * (excess / most) - PSI[j] * (deviation / most**2) - largest)
+        total += term
+        slope += term * RATES[j]
+    return largest + math.log(total / len(RATES)), slope / (total * most)
 
 
 def least_log_product(upper: Arm, lower: Arm, difference: float, most: float) -> float:
@@ -158,24 +162,35 @@ def least_log_product(upper: Arm, lower: Arm, difference: float, most: float) ->
 
     It is large where ``upper`` has more clicks, and ``lower`` fewer, than any such pair explains.
     """
-    n, m = upper.slates, lower.slates
+    one, other = (Arm(int(arm.slates), float(arm.clicks), float(arm.deviation)) for arm in (upper, lower))
+    return float(_least(one, other, float(difference), float(most)))
 
-    def product(mu: float) -> tuple[float, float]:  # mu: the mean of `lower`
-        first, first_slope = log_mixture(upper.clicks - n * (mu + difference), upper.deviation, most)
-        second, second_slope = log_mixture(m * mu - lower.clicks, lower.deviation, most)
-        return first + second, m * second_slope - n * first_slope
 
+@loop
+def _least(upper: Arm, lower: Arm, difference: float, most: float) -> float:
     # means are in [0, most]; the product is convex in mu, so that its slope has one change of sign
     low, high = max(0.0, -difference), min(most, most - difference)
     if not low < high:
-        return product((low + high) / 2)[0]
+        return _log_product(upper, lower, difference, most, (low + high) / 2)[0]
     best = math.inf
     for _ in range(_STEPS):
         middle = (low + high) / 2
-        value, slope = product(middle)
+        value, slope = _log_product(upper, lower, difference, most, middle)
         best = min(best, value)
         # by convexity nothing in [low, high] is below value - |slope| * (high - low) / 2
         if abs(slope) * (high - low) / 2 <= 1e-9 or not low < middle < high:
             return value - abs(slope) * (high - low) / 2
-        low, high = (low, middle) if slope > 0 else (middle, high)
+        if slope > 0:
+            high = middle
+        else:
+            low = middle
     return best
+
+
+@hot
+def _log_product(upper: Arm, lower: Arm, difference: float, most: float, mu: float) -> tuple[float, float]:
+    """Of the pair of means whose ``lower`` is mu; and its derivative by mu."""
+    n, m = upper.slates, lower.slates
+    first, first_slope = log_mixture(upper.clicks - n * (mu + difference), upper.deviation, most)
+    second, second_slope = log_mixture(m * mu - lower.clicks, lower.deviation, most)
+    return first + second, m * second_slope - n * first_slope

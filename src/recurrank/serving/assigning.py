@@ -31,7 +31,7 @@ def drafted(
     number = {name: place for place, name in enumerate(dict.fromkeys([*ours, *theirs]))}
     names = list(number)
     shown = team_draft([number[name] for name in ours], [number[name] for name in theirs], positions, rng)
-    return [names[item] for item in shown.items.tolist()], [int(one) for one in shown.share]
+    return [names[item] for item in shown.items.tolist()], [int(one) if one in (0, 1) else one for one in shown.share.tolist()]
 
 
 def compose(

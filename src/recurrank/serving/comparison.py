@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import TYPE_CHECKING, Any
 
 from recurrank.rollout import Arm, ArmComparison, Brake
@@ -65,10 +66,15 @@ def _arm(arm: Arm) -> dict[str, Any]:
     return {"slates": arm.slates, "clicks": arm.clicks, "mean": arm.mean if arm.slates else None}
 
 
+@functools.lru_cache(4096)
+def _interval(most: float, alpha: float, baseline: Arm, ranker: Arm) -> tuple[float, float]:
+    """Of a moment that has passed: it is looked at again and again."""
+    return ArmComparison(most, alpha, baseline, ranker).interval()
+
+
 def _moment(one: Moment, now: ArmComparison) -> dict[str, Any]:
-    then = ArmComparison(now.most, now.alpha, one.baseline, one.ranker)
     compared = one.baseline.slates > 0 and one.ranker.slates > 0
-    low, high = then.interval() if compared else (None, None)
+    low, high = _interval(now.most, now.alpha, one.baseline, one.ranker) if compared else (None, None)
     interleaved = one.slates > one.baseline.slates + one.ranker.slates
     return {
         "slates": one.slates,

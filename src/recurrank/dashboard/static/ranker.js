@@ -2,6 +2,7 @@
 
 import { COLOURS, draw } from "./charts.js";
 import { byId, el, say, svg } from "./dom.js";
+import { experiment } from "./experiment.js";
 import { blockRows, drawFlow } from "./flow.js";
 import { follow } from "./follow.js";
 import { count, many, percent, rate, time } from "./format.js";
@@ -115,7 +116,7 @@ function show(now) {
   ranking(now);
   tables(now);
   byId("events").replaceChildren(...now.events.map(happened));
-  Promise.all([curve(now), byPosition(now), requests(now)]).catch((error) => say(byId("charts-failed"), error.message))
+  Promise.all([curve(now), byPosition(now), requests(now), experiment(now)]).catch((error) => say(byId("charts-failed"), error.message))
     .then(() => { document.body.dataset.complete = now.version; });
 }
 
