@@ -35,6 +35,7 @@ OWN = {
     "rank1-elim": "position",
     "rank1-elim-kl": "position",
     "toprank": "position",
+    "unirank": "position",
     "vac2-ucb": "cascade",
 }
 ITEMS, DIM, POSITIONS, ROUNDS = 1000, 5, 10, 100_000

@@ -12,6 +12,7 @@ import math
 import numpy as np
 from scipy.optimize import linear_sum_assignment
 from scipy.special import ndtr
+from tests.naive_rankers import kl
 
 TWINS = {}
 
@@ -440,3 +441,75 @@ class RankedZooming:
 
 
 TWINS["ranked-zooming"] = RankedZooming
+
+
+class UniRank:
+    """Sections 4 and 5 of Gauthier et al. 2022, with s_bar from its definition."""
+
+    def __init__(self, features, positions, rounds, rng):
+        self.L, self.K, self.rng, self.t, self.known = len(features), positions, rng, 0, b""
+        self.w = np.zeros((self.L, self.L), int)
+
+    def leader(self):
+        """Sets until K positions are filled, and all other items; in a set by how many an item beats less how many beat it."""
+        beats, left, sets = self.w > self.w.T, np.ones(self.L, bool), []
+        excess = beats.sum(axis=1) - beats.sum(axis=0)
+        while sum(map(len, sets)) < self.K:
+            best = min((self.closed(i, left, beats) for i in np.flatnonzero(left)), key=np.sum)
+            sets.append(sorted(np.flatnonzero(best).tolist(), key=lambda i: (-excess[i], i)))
+            left &= ~best
+        return sets, sorted(np.flatnonzero(left).tolist(), key=lambda i: (-excess[i], i))
+
+    def closed(self, i, among, beats):
+        """The smallest set with this item each of whose items has s_hat > 0 against all others."""
+        some, before = np.arange(self.L) == i, 0
+        while some.sum() > before:
+            before = some.sum()
+            some |= among & ~beats[some].all(axis=0)
+        return some
+
+    def optimistic(self, j, i):
+        total = int(self.w[i, j] + self.w[j, i])
+        p = self.w[j, i] / total  # (1 + s_hat) / 2; items of different sets have been compared
+        level = math.log(self.t) + 3 * math.log(math.log(self.t)) if self.t > 2 else 0.0
+        low, high = p, 1.0
+        for _ in range(45):
+            q = (low + high) / 2
+            low, high = (q, high) if total * kl(p, q) <= level else (low, q)
+        return 2 * low - 1
+
+    def rank(self):
+        self.t += 1
+        if self.known != self.w.tobytes():
+            self.known, self.elected = self.w.tobytes(), self.leader()
+        (sets, left), self.shown, c = self.elected, [], 0
+        while c < len(sets):
+            this, step = sets[c], 1
+            if c + 1 < len(sets):
+                if any(self.optimistic(j, i) > 1e-12 for i in this for j in sets[c + 1]):
+                    this, step = this + sets[c + 1], 2
+            elif left:
+                better = (j for j in left if any(self.optimistic(j, i) > 1e-12 for i in this))
+                this = [*this, *itertools.islice(better, 1)]
+            self.shown.append(this)
+            c += step
+        items = []
+        for one in self.shown:
+            drawn = list(one)
+            for n in range(min(len(drawn), self.K - len(items))):
+                if len(drawn) - n > 1:
+                    other = n + int(self.rng.random() * (len(drawn) - n))
+                    drawn[n], drawn[other] = drawn[other], drawn[n]
+            items += drawn[: self.K - len(items)]
+        return items
+
+    def learn(self, items, clicks):
+        clicked = {a for a, c in zip(items, clicks, strict=True) if c}
+        for one in self.shown:
+            for i in one:
+                for j in one:
+                    if i in clicked and j not in clicked:
+                        self.w[i, j] += 1
+
+
+TWINS["unirank"] = UniRank

@@ -40,6 +40,7 @@ OWN = {
     "ranked-zooming": "document",
     "recurrank": "position",
     "toprank": "position",
+    "unirank": "position",
     "vac2-ucb": "cascade",
 }
 

@@ -33,6 +33,7 @@ STOCHASTIC = [
     "rank1-elim-kl",
     "recurrank",
     "toprank",
+    "unirank",
 ]
 
 

@@ -41,6 +41,7 @@ from recurrank.rankers.ranker import Ranker, Seed, registered
 from recurrank.rankers.recurrank import RecurRank as RecurRank
 from recurrank.rankers.saving import load
 from recurrank.rankers.toprank import TopRank as TopRank
+from recurrank.rankers.unirank import UniRank as UniRank
 from recurrank.rankers.vac2_ucb import VAC2UCB as VAC2UCB
 from recurrank.rankers.yardsticks import EpsilonGreedy as EpsilonGreedy
 from recurrank.rankers.yardsticks import Oracle as Oracle
