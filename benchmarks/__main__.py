@@ -21,6 +21,7 @@ NAMES = [
     "movielens",
     "paper",
     "serving",
+    "algorithms",
     "asking",
     "dashboard",
     "scale",
@@ -31,7 +32,7 @@ NAMES = [
 
 
 def main(arguments: list[str]) -> None:
-    chosen = [name for name in arguments if not name.startswith("-")] or NAMES
+    chosen = [name for name in arguments if name != "--json"] or NAMES
     unknown = [name for name in chosen if name not in NAMES]
     if unknown:
         sys.exit(f"benchmarks: {unknown[0]!r} is unknown; choose from {', '.join(NAMES)}")

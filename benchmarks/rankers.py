@@ -12,6 +12,7 @@ from tests.naive import TWINS
 
 import recurrank as rr
 from benchmarks.measure import Figure, at_least, at_most
+from recurrank.rankers.states import flatten
 
 OWN = {
     "batchrank": "position",
@@ -87,11 +88,6 @@ def _balanced() -> Figure:
     return at_most("balanced, L = 10^4, a round", min(run.seconds for run in runs) * 1e6 / rounds, 5, "us", f"regret {lost}")
 
 
-def _size(state: object) -> int:
-    parts = [_size(part) if isinstance(part, tuple) else part.nbytes for part in state]  # type: ignore[attr-defined]
-    return sum(parts)
-
-
 def _one(name: str) -> Figure:
     problem = rr.synthetic(items=ITEMS, dim=DIM, seed=0)
     model = rr.clicks.make(OWN.get(name, "document"), problem.attraction, POSITIONS)
@@ -108,7 +104,8 @@ def _one(name: str) -> Figure:
         rounds += 1
     theirs = (time.perf_counter() - began) / rounds
     limit = 20 if ranker.uses_features else 2
-    detail = f"L = 1000, K = 10; {theirs / ours:,.0f} times faster than its twin; state {_size(ranker.state) / 1e6:.1f} MB"
+    size = sum(np.asarray(part).nbytes for _, part in flatten(ranker.state, ranker.from_catalogue))
+    detail = f"L = 1000, K = 10; {theirs / ours:,.0f} times faster than its twin; state {size / 1e6:.1f} MB"
     return at_most(f"{name}, a round", ours * 1e6, limit, "us", detail)
 
 

@@ -65,7 +65,7 @@ def load(port: int, connections: int, seconds: float, requests: list[Requests]) 
 
 
 def put(port: int, name: str, features: np.ndarray[Any, Any], rounds: int, more: str = "") -> None:
-    """Make a RecurRank of these items."""
+    """Make a ranker of these items."""
     body = BytesIO()
     np.save(body, features.astype(np.float32))
     url = f"http://127.0.0.1:{port}/v1/rankers/{name}?positions={POSITIONS}&rounds={rounds}{more}"
@@ -123,7 +123,7 @@ def write_log(folder: str, events: int) -> None:
     store.close()  # and not the service, which would take a snapshot
 
 
-def _folded(port: int, lag: int = 0) -> None:
+def folded(port: int, lag: int = 0) -> None:
     """Wait until all rankers are restored and no more than so many events have to be folded."""
     while True:
         with suppress(urllib.error.HTTPError), urllib.request.urlopen(f"http://127.0.0.1:{port}/readyz", timeout=60) as answer:
@@ -158,7 +158,7 @@ def many() -> list[Figure]:
         began = time.perf_counter()
         with server(folder) as port:
             listening = time.perf_counter() - began
-            _folded(port)
+            folded(port)
             for number in range(0, 1_000, 10):
                 url = f"http://127.0.0.1:{port}/v1/rankers/r{number}/rank"
                 with urllib.request.urlopen(urllib.request.Request(url, b"{}"), timeout=60) as answer:
@@ -174,7 +174,7 @@ def restart() -> list[Figure]:
         write_log(folder, 1_000_000)
         began = time.perf_counter()
         with server(folder) as port:
-            _folded(port)
+            folded(port)
             seconds = time.perf_counter() - began
             with urllib.request.urlopen(f"http://127.0.0.1:{port}/v1/rankers/films", timeout=60) as answer:
                 status = json.load(answer)

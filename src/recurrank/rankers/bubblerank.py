@@ -32,6 +32,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from recurrank._arrays import Bools, Floats, Ints
 from recurrank._compiled import hot, inner
+from recurrank.rankers.engines.tracking import Changes, no_changes, touch
 from recurrank.rankers.knowledge import Knowledge
 from recurrank.rankers.options import Option, failure
 from recurrank.rankers.prior import BelievedBefore
@@ -53,6 +54,7 @@ class State(NamedTuple):
     row: Ints  # (L,) of the items that have been on the base list, their row in the next two; else L
     wins: NDArray[np.int32]  # (R, L) s of the row's item against every other
     counts: NDArray[np.int32]  # (R, L) n
+    changes: Changes  # of these two
     sizes: Ints  # (2,) rows in use; how many items outside the list its last item certainly beats
     clock: Ints  # (1,) t - 1
     level: Floats  # (1,) log(1/delta)
@@ -81,6 +83,7 @@ def _compare(state: State, size: int, i: int, j: int, difference: int) -> None:
     beaten = counted and _beats(state, above, below)
     state.wins[row, item] += difference if older else -difference
     state.counts[row, item] += 1
+    touch(state.changes, row * len(state.row) + item)
     if counted:
         state.sizes[BEATEN] += int(_beats(state, above, below)) - int(beaten)
 
@@ -199,6 +202,7 @@ class BubbleRank(Ranker):
     compiled_served = served
     compiled_propensity = propensity
     compiled_recall = recall
+    tracked = ("wins", "counts")
 
     def __init__(
         self,
@@ -226,6 +230,7 @@ class BubbleRank(Ranker):
             row,
             np.zeros((rows, items), np.int32),
             np.zeros((rows, items), np.int32),
+            no_changes(rows * items),
             np.array([self.positions, 0]),
             np.zeros(1, np.int64),
             np.array([math.log(1 / failure_)]),
@@ -248,7 +253,8 @@ class BubbleRank(Ranker):
         """Make room for the comparisons of more items."""
         state, items = self.state, len(self.catalogue)
         more = np.zeros((min(len(state.wins), items - len(state.wins)), items), np.int32)
-        self.state = state._replace(wins=np.vstack([state.wins, more]), counts=np.vstack([state.counts, more]))
+        wins, counts = np.vstack([state.wins, more]), np.vstack([state.counts, more])
+        self.state = state._replace(wins=wins, counts=counts, changes=no_changes(wins.size))
 
     def knowledge(self) -> Knowledge:
         """The base list."""

@@ -29,6 +29,7 @@ from recurrank._arrays import Bools, Floats, Ints
 from recurrank._compiled import hot, inner, rare
 from recurrank.rankers.engines.optimism import kl_upper
 from recurrank.rankers.engines.propensity import certain
+from recurrank.rankers.engines.tracking import Changes, no_changes, touch
 from recurrank.rankers.knowledge import Knowledge
 from recurrank.rankers.options import Option
 from recurrank.rankers.ranker import Buffer, Items, Ranker, Seed, nothing_served, register
@@ -45,6 +46,7 @@ class State(NamedTuple):
     clicks: Ints  # (K, L)
     value: Floats  # (K, L) rho_hat, ties broken
     bound: Floats  # (K, L) b
+    changes: Changes  # of these four
     leader: Ints  # (K,)
     place: Ints  # (L,) the leader's position of an item, -1 for others
     spare: Ints  # (K,) the item of largest value at each position that the leader does not show; -1 if it shows all
@@ -102,6 +104,7 @@ def learn(state: State, slate: Buffer, clicks: Bools) -> bool:
     positions = len(clicks)
     for k in range(positions):
         item, value = slate.items[k], state.value
+        touch(state.changes, k * len(state.place) + item)
         state.seen[k, item] += 1
         state.clicks[k, item] += clicks[k]
         mean = state.clicks[k, item] / state.seen[k, item]
@@ -223,6 +226,7 @@ class GRAB(Ranker):
     compiled_learn = learn
     compiled_served = nothing_served
     compiled_propensity = certain
+    tracked = ("seen", "clicks", "value", "bound")
 
     def __init__(
         self,
@@ -250,6 +254,7 @@ class GRAB(Ranker):
             np.zeros(shape, np.int64),
             tie_breaks(shape[1], shape[0]),
             np.ones(shape),
+            no_changes(shape[0] * shape[1]),
             np.arange(shape[0]),
             place,
             np.full(shape[0], -1),

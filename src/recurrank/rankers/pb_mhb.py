@@ -30,6 +30,7 @@ import numpy as np
 from recurrank._arrays import Bools, Floats, Ints
 from recurrank._compiled import hot, inner
 from recurrank.rankers.engines.scores import best_of
+from recurrank.rankers.engines.tracking import Changes, no_changes, touch
 from recurrank.rankers.options import Option
 from recurrank.rankers.ranker import Buffer, Items, Ranker, Seed, register
 
@@ -42,6 +43,7 @@ class State(NamedTuple):
     kappa: Floats  # (K,)
     clicks: Floats  # (L, K) S
     misses: Floats  # (L, K) F
+    changes: Changes  # of these two
     best: Ints  # (K,) items by falling theta
     top: Floats  # (K,)
     order: Ints  # (K,) positions by falling kappa
@@ -127,6 +129,7 @@ def learn(state: State, slate: Buffer, clicks: Bools) -> bool:
     for k in range(len(clicks)):
         state.clicks[slate.items[k], k] += clicks[k]
         state.misses[slate.items[k], k] += not clicks[k]
+        touch(state.changes, slate.items[k])
     return False
 
 
@@ -142,6 +145,7 @@ class PBMHB(Ranker):
     compiled_rank = rank
     compiled_learn = learn
     compiled_served = served
+    tracked = ("clicks", "misses")
 
     def __init__(
         self,
@@ -161,7 +165,17 @@ class PBMHB(Ranker):
         counts, prior = np.array([m, 0]), np.full((items, size), PRIOR)
         best, top = np.zeros(size, np.int64), np.zeros(size)
         self.state = State(
-            theta, kappa, prior, prior.copy(), best, top, best.copy(), top.copy(), counts, np.array([c], np.float64)
+            theta,
+            kappa,
+            prior,
+            prior.copy(),
+            no_changes(items),
+            best,
+            top,
+            best.copy(),
+            top.copy(),
+            counts,
+            np.array([c], np.float64),
         )
 
 

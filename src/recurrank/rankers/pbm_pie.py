@@ -25,6 +25,7 @@ from recurrank._arrays import Bools, Counts, Floats, Ints
 from recurrank._compiled import hot, inner
 from recurrank.rankers.engines.divergence import kl
 from recurrank.rankers.engines.propensity import half_explored
+from recurrank.rankers.engines.tracking import Changes, no_changes, touch
 from recurrank.rankers.options import Epsilon, Examination
 from recurrank.rankers.pie import Bounds, Leaders, changed, explorer, inside, lead, leading, member, no_bounds, no_leaders
 from recurrank.rankers.ranker import Buffer, Items, Ranker, Seed, register
@@ -39,6 +40,7 @@ class State(NamedTuple):
     weight: Floats  # (L,) sum_l kappa_l N_kl
     shown: Counts  # (L, K)
     hits: Counts  # (L, K)
+    changes: Changes  # of these six
     examination: Floats  # (K,)
     constants: Floats  # (1,) 1 + epsilon
     clock: Ints  # (1,) slates served
@@ -94,6 +96,7 @@ explorable = explorer(_divergence, True)
 def learn(state: State, slate: Buffer, clicks: Bools) -> bool:
     for k in range(len(clicks)):
         item = slate.items[k]
+        touch(state.changes, item)
         state.seen[item] += 1
         state.clicks[item] += clicks[k]
         state.shown[item, k] += 1
@@ -118,6 +121,7 @@ class PBMPIE(Ranker):
     compiled_learn = learn
     compiled_served = served
     compiled_propensity = propensity
+    tracked = ("seen", "clicks", "mean", "weight", "shown", "hits")
 
     def __init__(
         self,
@@ -141,6 +145,7 @@ class PBMPIE(Ranker):
             weight=np.zeros(items),
             shown=np.zeros((items, size), np.int32),
             hits=np.zeros((items, size), np.int32),
+            changes=no_changes(items),
             examination=known,
             constants=np.array([1.0 + epsilon]),
             clock=np.zeros(1, np.int64),

@@ -25,7 +25,7 @@ from recurrank.rankers.cascade_ucb import kl_level
 from recurrank.rankers.engines.divergence import kl
 from recurrank.rankers.engines.optimism import kl_upper
 from recurrank.rankers.engines.propensity import UNKNOWN
-from recurrank.rankers.engines.tournament import AHEAD, LEVEL, MARGIN, Arms, X, in_blocks, no_arms, tournament
+from recurrank.rankers.engines.tournament import AHEAD, LEVEL, MARGIN, TRACKED, Arms, X, in_blocks, no_arms, tournament
 from recurrank.rankers.options import Option
 from recurrank.rankers.ranker import Buffer, Items, Ranker, Seed, register
 
@@ -280,6 +280,7 @@ class RankedBandits(Ranker):
     compiled_learn = learn
     compiled_served = served
     compiled_propensity = propensity
+    tracked = TRACKED
 
     @classmethod
     def takes_any_slate(cls) -> bool:

@@ -27,9 +27,10 @@ from typing import Annotated, NamedTuple
 
 import numpy as np
 
-from recurrank._arrays import Bools, Floats, Ints
+from recurrank._arrays import Bools, Counts, Floats, Ints
 from recurrank._compiled import hot, inner, rare
 from recurrank.rankers.engines.propensity import certain
+from recurrank.rankers.engines.tracking import Changes, no_changes, touch
 from recurrank.rankers.options import Option
 from recurrank.rankers.ranker import Buffer, Items, Ranker, Seed, nothing_served, register
 
@@ -43,8 +44,9 @@ class State(NamedTuple):
     seen: Ints  # (K, L)
     clicks: Ints  # (K, L)
     optimism: Floats  # (K, L) of active items
-    cover: Ints  # (K, L) which active item covers an item
     reach: Floats  # (K, L) the distance of the farthest item that an active item covers
+    changes: Changes  # of these four and ``active``
+    cover: Counts  # (K, L) which active item covers an item
     shown: Bools  # (L,) scratch
     numbers: Floats  # (3,) the 4; log T; what distances are multiplied by
 
@@ -63,7 +65,14 @@ def _distance(state: State, a: int, b: int) -> float:
 
 
 @inner
+def _touch(state: State, k: int, item: int) -> None:
+    touch(state.changes, k * len(state.features) + item)
+
+
+@inner
 def _activate(state: State, k: int, item: int) -> None:
+    _touch(state, k, state.many[k])
+    _touch(state, k, item)
     state.active[k, state.many[k]] = item
     state.many[k] += 1
     state.cover[k, item] = item
@@ -77,6 +86,7 @@ def _covered(state: State, k: int, item: int) -> bool:
         x = state.active[k, n]
         distance = _distance(state, x, item)
         if distance <= _radius(state, k, x):
+            _touch(state, k, x)
             state.cover[k, item] = x
             state.reach[k, x] = max(state.reach[k, x], distance)
             return True
@@ -87,6 +97,7 @@ def _covered(state: State, k: int, item: int) -> bool:
 def _uncover(state: State, k: int, x: int) -> None:
     """The radius of x has got smaller: others cover what it does not any more, or it becomes active."""
     radius, reach = _radius(state, k, x), 0.0
+    _touch(state, k, x)
     state.reach[k, x] = 0.0
     for item in range(len(state.features)):
         if state.cover[k, item] == x and item != x:
@@ -145,6 +156,7 @@ def learn(state: State, slate: Buffer, clicks: Bools) -> bool:
         x = slate.marks[k, 0]
         if x < 0:  # a slate that it did not rank
             continue
+        _touch(state, k, x)
         state.seen[k, x] += 1
         state.clicks[k, x] += clicks[k] and slate.items[k] == x
         radius = _radius(state, k, x)
@@ -167,6 +179,7 @@ class RankedZooming(Ranker):
     compiled_served = nothing_served
     compiled_propensity = certain
     from_catalogue = ("features",)
+    tracked = ("active", "seen", "clicks", "optimism", "reach")
 
     def __init__(
         self,
@@ -192,8 +205,9 @@ class RankedZooming(Ranker):
             np.zeros(shape, np.int64),
             np.zeros(shape, np.int64),
             np.zeros(shape),
-            np.zeros(shape, np.int64),
             np.zeros(shape),
+            no_changes(shape[0] * shape[1]),
+            np.zeros(shape, np.int32),
             np.zeros(shape[1], np.bool_),
             np.array([constant, math.log(max(self.rounds, 2)), factor / longest]),
         )

@@ -99,6 +99,8 @@ class Ranker:
     """recall(state, before): copy what those probabilities depend on and drawing changes, at most 2 K numbers."""
     from_catalogue: ClassVar[tuple[str, ...]] = ()
     """Fields of the state that follow from the catalogue and never change: copies share them, and they are not saved."""
+    tracked: ClassVar[tuple[str, ...]] = ()
+    """Large tables of the state, of which its field ``changes`` tells what has changed (``engines/tracking.py``)."""
     short_slates: bool = False
     """Whether a slate may show fewer items than there are positions."""
     state: Any
@@ -253,14 +255,11 @@ class Ranker:
         """
         other = object.__new__(type(self))
         vars(other).update(vars(self))
-        other.state = self._copied(None if into is None else into.state)
-        other._options, other._buffer = dict(self._options), Buffer.empty(self.positions)
-        other._before = np.zeros(2 * self.positions)
+        other.state, other._options = self._copied(None if into is None else into.state), dict(self._options)
+        other._buffer, other._before = Buffer.empty(self.positions), np.zeros(2 * self.positions)
+        other.rng = np.random.Generator(np.random.PCG64(0 if seed is None else sequence(seed, "ranker")))
         if seed is None:
-            other.rng = np.random.Generator(np.random.PCG64())
             other.rng.bit_generator.state = self.rng.bit_generator.state
-        else:
-            other.rng = np.random.Generator(np.random.PCG64(sequence(seed, "ranker")))
         return other
 
     def save(self) -> bytes:
@@ -279,7 +278,7 @@ class Ranker:
 
     def _copied(self, into: Any) -> Any:
         """The state with arrays of its own, in the memory of the state ``into`` where that has room."""
-        return copied(self.state, self.from_catalogue, into)
+        return copied(self.state, self.from_catalogue, into, self.tracked)
 
     def _checked(self, slate: Slate, clicks: ArrayLike) -> Bools:
         self._belongs(slate, self.served)

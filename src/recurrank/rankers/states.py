@@ -7,12 +7,14 @@ from typing import Any
 
 import numpy as np
 
+from recurrank.rankers.engines.tracking import COUNT, Changes, copied_changes, no_changes, renew
+
 
 def flatten(state: Any, without: tuple[str, ...], prefix: str = "state") -> Iterator[tuple[str, np.ndarray[Any, Any]]]:
     """Every array of a state with a name, states within states included, ``without`` these fields."""
     for name in type(state)._fields:
         part = getattr(state, name)
-        if name in without:
+        if name in without or isinstance(part, Changes):
             continue
         if isinstance(part, tuple):
             yield from flatten(part, without, f"{prefix}.{name}")
@@ -28,26 +30,35 @@ def unflatten(like: Any, shared: tuple[str, ...], arrays: dict[str, np.ndarray[A
         part, path = getattr(like, name), f"{prefix}.{name}"
         if name in shared:
             parts.append(part)
+        elif isinstance(part, Changes):
+            parts.append(no_changes(part.about[COUNT]))
+        elif isinstance(part, tuple):
+            parts.append(unflatten(part, shared, arrays, path))
         else:
-            if isinstance(part, tuple):
-                parts.append(unflatten(part, shared, arrays, path))
-            else:
-                parts.append(arrays[path].astype(part.dtype, copy=False))  # counts had 64 bits in older versions
+            parts.append(arrays[path].astype(part.dtype, copy=False))  # counts had 64 bits in older versions
     return kind(*parts)
 
 
-def copied(state: Any, shared: tuple[str, ...], into: Any = None) -> Any:
-    """A state with arrays of its own but for the ``shared`` fields, in the memory of ``into`` where that has room."""
+def copied(state: Any, shared: tuple[str, ...], into: Any = None, tracked: tuple[str, ...] = ()) -> Any:
+    """A state with arrays of its own but for the ``shared`` fields, in the memory of ``into`` where that has room.
+
+    Of ``tracked`` tables, which have a field ``changes`` beside them, only what differs is copied there.
+    """
     parts = []
     for place, name in enumerate(type(state)._fields):
         part, room = state[place], None if into is None else into[place]
         if name in shared:
             parts.append(part)
+        elif isinstance(part, Changes):
+            parts.append(copied_changes(part))
         elif isinstance(part, tuple):
-            parts.append(copied(part, shared, room))
-        elif room is not None and room.shape == part.shape and room.dtype == part.dtype:
-            np.copyto(room, part)
-            parts.append(room)
-        else:
+            parts.append(copied(part, shared, room, tracked))
+        elif room is None or room.shape != part.shape or room.dtype != part.dtype:
             parts.append(part.copy())
+        else:
+            if name in tracked:
+                renew(room, into.changes, part, state.changes)
+            else:
+                np.copyto(room, part)
+            parts.append(room)
     return type(state)(*parts)

@@ -23,11 +23,13 @@ import numpy as np
 
 from recurrank._arrays import Counts, Floats, Ints
 from recurrank._compiled import hot, inner, rare
+from recurrank.rankers.engines.tracking import Changes, no_changes, touch
 
 LEVEL, X, AHEAD, MARGIN = 0, 1, 2, 3
 UNSEEN = 1e300
 """The index of an arm that was never chosen."""
 PLACES = 2**16 - 1
+TRACKED = "seen", "clicks", "base", "rise"
 SLACK = 1e-10
 """More, relative to 1 + index, than rounding and the bits of a place change."""
 
@@ -39,6 +41,7 @@ class Arms(NamedTuple):
     clicks: Counts  # (K, B, S) and rewarded
     base: Floats  # (K, B, S) its line
     rise: Floats  # (K, B, S)
+    changes: Changes  # of these four, which copies track: ``TRACKED``
     block_base: Floats  # (K, B) the line that a block stays below
     block_rise: Floats  # (K, B)
     leader: Ints  # (K, B) the best arm of a block, or -1 if that may change
@@ -64,6 +67,7 @@ def no_arms(bandits: int, items: int) -> Arms:
         clicks=np.zeros(shape, np.int32),
         base=base,
         rise=np.zeros(shape),
+        changes=no_changes(base.size),
         block_base=np.zeros((bandits, blocks)),
         block_rise=np.zeros((bandits, blocks)),
         leader=np.zeros((bandits, blocks), np.int64),
@@ -162,10 +166,12 @@ def tournament(
                 item = b * size + i
                 if (seen[i] == bar_seen and clicks[i] == bar_clicks) or (base[i] == bar_base and rise[i] == bar_rise):
                     base[i], rise[i], winner = bar_base, bar_rise, min(item, winner)  # the same index
+                    touch(arms.changes, k * blocks * size + item)
                     continue
                 value = UNSEEN
                 if seen[i] > 0:
                     base[i], rise[i] = line(seen[i], clicks[i], level, base[i] + rise[i] * x)
+                    touch(arms.changes, k * blocks * size + item)
                     if base[i] + rise[i] * x < _less(bar, 0.0):
                         continue
                     value = index(seen[i], clicks[i], level)
@@ -178,6 +184,7 @@ def tournament(
     def observe(arms: Arms, k: int, item: int, clicked: bool) -> None:
         b = item // arms.base.shape[2]
         i = item - b * arms.base.shape[2]
+        touch(arms.changes, (k * arms.base.shape[1] + b) * arms.base.shape[2] + i)
         arms.seen[k, b, i] += 1
         arms.clicks[k, b, i] += clicked
         before = arms.base[k, b, i] + arms.rise[k, b, i] * arms.times[X]
