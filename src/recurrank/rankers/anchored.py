@@ -213,7 +213,7 @@ class Anchored(RequestRanker):
             self._room = Room.of(2 * len(rows), len(vectors), self.width, self.positions)
         done, paid, cost, joint = answer(
             features, rows, slots, vectors, state.worth, state.numbers[CONSTANT], LINKS.index(self.link), account, share, drawn,
-            *self._recall[1:], *self._room, chosen, marginal,
+            self._recall.table, self._recall.known, *self._room, chosen, marginal,
         )  # fmt: skip
         return Choice(chosen, done, marginal, joint), paid, cost
 
