@@ -271,7 +271,7 @@ def test_a_log_that_was_altered_stops_only_its_ranker(tmp_path, catalogue):
     for name in ("films", "books"):
         service.feedback([Report(service.rank(name).slate, (0,), True) for _ in range(4)])
     service.store.close()  # without a snapshot
-    service._committer.stop()
+    service.committer.stop()
     with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as database:
         database.execute(
             "UPDATE events SET payload = x'00' WHERE seq = (SELECT min(seq) FROM events WHERE ranker = 1 AND kind = 2)"

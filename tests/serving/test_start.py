@@ -39,7 +39,7 @@ def begin(address: str, **changes) -> Service:
 
 def crash(service: Service) -> None:
     """Let go of the store without closing: no snapshot, no checkpoint."""
-    service._committer.stop()
+    service.committer.stop()
     service.store.close()
 
 
@@ -135,7 +135,10 @@ def test_a_snapshot_that_cannot_be_read_is_told_and_made_up_for(tmp_path):
     with structlog.testing.capture_logs() as lines:
         service = begin(address)
     assert service.registry.unreadable == 1
-    assert [(line["event"], line["ranker"]) for line in lines] == [("a snapshot cannot be used", "idle")]
+    assert [(line["event"], line["ranker"]) for line in lines] == [
+        ("a snapshot cannot be used", "idle"),
+        ("no snapshot can be used: all events are folded again", "idle"),
+    ]
     same_as_the_log(service)
     service.close()
 

@@ -10,8 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from recurrank.serving.audit import all_events
 from recurrank.serving.fold import new_fold
+from recurrank.serving.history import History
 from recurrank.serving.service import Service
 from recurrank.serving.store import open_store
 from recurrank.serving.verify import verify
@@ -39,7 +39,7 @@ def test_a_store_of_an_older_version_opens_and_folds_to_the_same_states(tmp_path
         for name, before in wanted.items():
             hosted = service.hosted(name)
             fold = new_fold(hosted.spec, hosted.catalogue)
-            fold.apply(list(all_events(service.store, hosted.stored.number)))
+            fold.apply(list(History(service.store).events(hosted.stored.number)))
             assert service.create(name, hosted.spec, hosted.catalogue) is False  # asked for again, it is the same ranker
             arrays, kept = fold.ranker.pack()[1], hosted.fold.ranker.pack()[1]
             rounded = [array for array in kept if kept[array].dtype.kind == "f"]  # their last bits depend on the processor

@@ -57,6 +57,7 @@ def grow(address: str, slates: int) -> None:
         service.step()
     service.delete("gone")
     service.step()
+    service.retention.step()  # the rows of its slates go
     service.close()
 
 

@@ -30,6 +30,8 @@ COMMANDS = {
     "keys": "Create, list and revoke a server's API keys.",
     "log": "The log of a service: verify, replay, export.",
     "backup": "A copy of a service's store while it runs.",
+    "restore": "A store from a backup, as it was then or earlier.",
+    "doctor": "Check what a server needs: store, keys, disk, clock.",
     "compile": "Compile rankers beforehand, at installation.",
     "rankers": "List the ranking algorithms.",
     "clicks": "List the click models.",

@@ -10,6 +10,8 @@ import click
 from recurrank.cli.keys import store_option
 from recurrank.cli.shared import json_option, output_path, plugin_option, print_json
 
+archive_option = click.option("--archive", help="The log's archive, if it is not where the store says.")
+
 
 @click.group()
 def command() -> None:
@@ -18,13 +20,17 @@ def command() -> None:
 
 @command.command()
 @store_option
+@archive_option
 @json_option
-def verify(store: str, as_json: bool) -> None:
-    """Check that no event is missing, altered or added, and that the rows beside the log say the same as it does."""
+def verify(store: str, archive: str | None, as_json: bool) -> None:
+    """Check that no event is missing, altered or added, and that the rows beside the log say the same as it does.
+
+    Events that left the log are read from its archive.
+    """
     from recurrank.serving.verify import verify as verify_log
 
     with _opened(store) as opened:
-        events, chained, faults = verify_log(opened)
+        events, chained, faults = verify_log(opened, archive)
     if as_json:
         print_json({"events": events, "chained_from": chained, "faults": faults})
     else:
@@ -36,14 +42,18 @@ def verify(store: str, as_json: bool) -> None:
 
 @command.command()
 @store_option
+@archive_option
 @json_option
 @plugin_option
-def replay(store: str, as_json: bool) -> None:
-    """Fold the log from its start and compare with every snapshot."""
+def replay(store: str, archive: str | None, as_json: bool) -> None:
+    """Fold the log from its start, in its archive if it has one, and compare with every snapshot.
+
+    Where old events were dropped, the replay begins with the snapshot that was verified before.
+    """
     from recurrank.serving.audit import replay as replay_log
 
     with _opened(store) as opened:
-        findings = [replay_log(opened, stored) for stored in opened.rankers()]
+        findings = [replay_log(opened, stored, archive) for stored in opened.rankers()]
     if as_json:
         print_json([finding._asdict() for finding in findings])
     else:
@@ -59,10 +69,11 @@ def replay(store: str, as_json: bool) -> None:
 @command.command()
 @click.argument("path", type=click.Path(path_type=Path))
 @store_option
+@archive_option
 @click.option(
     "--format", "kind", type=click.Choice(["parquet", "ubi"]), default="parquet", show_default=True, help="ubi: JSON lines."
 )
-def export(path: Path, store: str, kind: str) -> None:
+def export(path: Path, store: str, archive: str | None, kind: str) -> None:
     """Write the log into PATH: Parquet with one row per event, or OpenSearch UBI JSON lines, queries and click events."""
     from recurrank.serving.audit import export as export_log
 
@@ -70,7 +81,7 @@ def export(path: Path, store: str, kind: str) -> None:
     events = path if kind == "parquet" else path.with_name(path.name + ".events.parquet")
     try:
         with _opened(store) as opened:
-            count = export_log(opened, events)
+            count = export_log(opened, events, archive)
         if kind == "ubi":
             from recurrank.logs.formats.ubi import write
 

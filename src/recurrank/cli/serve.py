@@ -12,21 +12,26 @@ import click
 from recurrank.cli.shared import console, plugin_option
 
 
+def read_options(path: Path, command: click.Command) -> dict[str, Any]:
+    """Options of a command from a TOML file; ValueError for what is not one."""
+    try:
+        found = tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        raise ValueError(f"{path}: no such file; give a TOML file with options") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ValueError(f"{path}: not a TOML file ({error})") from error
+    known = {parameter.name for parameter in command.params}
+    settings = {name.replace("-", "_"): value for name, value in found.items()}
+    for name in settings:
+        if name not in known or name == "config":
+            raise ValueError(f"{path}: {name!r} is not an option; see `recurrank serve --help`")
+    return settings
+
+
 def _from_file(context: click.Context, _: click.Parameter, path: Path | None) -> Path | None:
     """Options from a TOML file, where neither the command line nor the environment has them."""
     if path is not None:
-        try:
-            found = tomllib.loads(path.read_text(encoding="utf-8"))
-        except FileNotFoundError as error:
-            raise ValueError(f"{path}: no such file; give a TOML file with options") from error
-        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-            raise ValueError(f"{path}: not a TOML file ({error})") from error
-        known = {parameter.name: parameter for parameter in context.command.params}
-        settings = {name.replace("-", "_"): value for name, value in found.items()}
-        for name in settings:
-            if name not in known or name == "config":
-                raise ValueError(f"{path}: {name!r} is not an option; see `recurrank serve --help`")
-        context.default_map = {**(context.default_map or {}), **settings}
+        context.default_map = {**(context.default_map or {}), **read_options(path, context.command)}
     return path
 
 
@@ -48,6 +53,10 @@ def _from_file(context: click.Context, _: click.Parameter, path: Path | None) ->
     "--max-waiting", default=64, show_default=True, type=click.IntRange(1), help="Requests waiting for their answers."
 )
 @click.option("--rate", type=float, help="Requests per second with one key; by default without limit.")
+@click.option(
+    "--retain", metavar="TIME|EVENTS", help="What stays in the log: 30d, 12h, or so many events; by default everything."
+)
+@click.option("--archive", metavar="FOLDER", help="Where older events go: a folder or s3://...; by default they are dropped.")
 @click.option("--fitted", help="What recurrank fit --out wrote: your log's users in the playground.")
 @plugin_option
 @click.option("--demo", is_flag=True, help="A catalogue and simulated users, to see it learn; nothing is kept.")
@@ -63,6 +72,8 @@ def command(
     max_connections: int,
     max_waiting: int,
     rate: float | None,
+    retain: str | None,
+    archive: str | None,
     fitted: str | None,
     demo: bool,
 ) -> None:
@@ -79,20 +90,37 @@ def command(
     hosts = ("127.0.0.1", "localhost", "[::1]", host.lower(), *(name.lower() for name in allow_host))
     limits = Limits(body=max_body << 20, catalogue=max_catalogue << 20, rate=rate, hosts=hosts, origins=tuple(allow_origin))
     crowd = Crowd(connections=max_connections, per_address=max(1, max_connections // 2), waiting=max_waiting)
+    policy = _policy(retain, archive)
     log = log_as_json()
     try:
-        _serve(store, host, port, limits, crowd, demo, fitted)
+        _serve(store, host, port, limits, crowd, demo, fitted, policy)
     except (ValueError, OSError) as error:  # the options were valid, so the server itself failed: its log says why
         log.critical("the server cannot run", why=" ".join(str(error).split()))
         raise SystemExit(2) from None
 
 
-def _serve(store: str, host: str, port: int, limits: Any, crowd: Any, demo: bool, fitted: str | None) -> None:
+def _policy(retain: str | None, archive: str | None) -> Any:
+    from recurrank.serving.archive import Archive
+    from recurrank.serving.retention import parse
+
+    if retain is None:
+        if archive is not None:
+            raise ValueError("archive: nothing goes there without --retain; give both")
+        return None
+    if archive is not None:
+        Archive(archive).manifest()  # complains where it cannot be used
+    return parse(retain, archive)
+
+
+def _serve(
+    store: str, host: str, port: int, limits: Any, crowd: Any, demo: bool, fitted: str | None, policy: Any = None
+) -> None:
     from threadpoolctl import threadpool_limits
 
     from recurrank.serving.auth import open_keys
     from recurrank.serving.demo import Demo
     from recurrank.serving.http.keyring import KeyRing
+    from recurrank.serving.retention import Retention
     from recurrank.serving.run import serve
     from recurrank.serving.service import Service
     from recurrank.serving.store import StoreError, open_store
@@ -109,7 +137,8 @@ def _serve(store: str, host: str, port: int, limits: Any, crowd: Any, demo: bool
                 f"host: {host} is open to others and there are no keys; make one first: recurrank keys create NAME --role admin"
             )
         ring = KeyRing(keys, required=guarded)
-        service = Service(open_store(address), wait=demo)
+        opened = open_store(address)
+        service = Service(opened, wait=demo, retention=Retention(opened, address, policy))
     except StoreError as error:
         raise ValueError(f"store: {error}") from error
     try:

@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from recurrank.serving.events import CHANGES, Event, Kind, names_of, shown_in, unpack_chances, unpack_clicks
-from recurrank.serving.fold import digest_of, intact, new_fold, unpack_catalogue
+from recurrank.serving.fold import Fold, digest_of, intact, new_fold, unpack_catalogue
+from recurrank.serving.history import History, load_fold
 from recurrank.serving.spec import LoggedSpec
-from recurrank.serving.store.base import Store, StoredRanker
+from recurrank.serving.store.base import Pin, Store, StoredRanker
 
 CHUNK = 10_000
 
@@ -26,40 +27,60 @@ class Finding(NamedTuple):
     faults: list[str]
 
 
-def all_events(store: Store, ranker: int | None = None) -> Iterator[Event]:
-    """The whole log, or a ranker's part of it, in order."""
-    after = 0
-    while events := store.events(after, CHUNK, ranker):
-        yield from events
-        after = events[-1].seq
+def replay(store: Store, stored: StoredRanker, archive: str | None = None) -> Finding:
+    """Fold a ranker's log from its start, and compare with every snapshot on the way.
 
-
-def replay(store: Store, stored: StoredRanker) -> Finding:
-    """Fold a ranker's log from its start, and compare with every snapshot on the way."""
-    fold = new_fold(LoggedSpec.unpack(stored.config), unpack_catalogue(store.catalogue(stored.number)))
+    The log starts in the archive; where its old events were dropped, with the snapshot that was verified before they were.
+    """
+    history = History(store, archive)
     kept = {snapshot.seq: snapshot for snapshot in store.snapshots(stored.number)}
     faults, count, snapshots = [], 0, len(kept)
     for snapshot in kept.values():
         if not intact(stored.number, *snapshot):
             faults.append(f"the snapshot after event {snapshot.seq} is torn or altered; it will be passed over")
-    after = 0
-    while events := store.events(after, CHUNK, stored.number):
-        after, count = events[-1].seq, count + len(events)
-        ends = [place + 1 for place, event in enumerate(events) if event.seq in kept]
-        for start, stop in itertools.pairwise([0, *ends, len(events)]):
-            try:
-                fold.apply(events[start:stop])
-            except ValueError as error:
-                return Finding(stored.name, count, fold.seq, digest_of(fold.save()), snapshots, [*faults, str(error)])
-            there = kept.get(fold.seq)
-            if there is not None and intact(stored.number, *there) and fold.save() != there.state:
-                faults.append(f"the snapshot after event {fold.seq} is not what the log gives")
-                kept.pop(fold.seq)  # said once
+    try:
+        fold = _start(store, stored, history)
+        events = history.events(stored.number) if history.complete else _logged(store, stored.number, fold.seq)
+    except ValueError as error:
+        return Finding(stored.name, 0, 0, "", snapshots, [*faults, str(error)])
+    try:
+        while part := list(itertools.islice(events, CHUNK)):
+            count += len(part)
+            ends = [place + 1 for place, event in enumerate(part) if event.seq in kept]
+            for start, stop in itertools.pairwise([0, *ends, len(part)]):
+                fold.apply(part[start:stop])
+                there = kept.get(fold.seq)
+                if there is not None and intact(stored.number, *there) and fold.save() != there.state:
+                    faults.append(f"the snapshot after event {fold.seq} is not what the log gives")
+                    kept.pop(fold.seq)  # said once
+    except ValueError as error:
+        faults.append(str(error))
     return Finding(stored.name, count, fold.seq, digest_of(fold.save()), snapshots, faults)
 
 
-def export(store: Store, path: Path) -> int:
-    """Write the log as a Parquet file, whole or not at all; how many events."""
+def _start(store: Store, stored: StoredRanker, history: History) -> Fold:
+    """Where a replay begins."""
+    spec, catalogue = LoggedSpec.unpack(stored.config), unpack_catalogue(store.catalogue(stored.number))
+    if history.complete:
+        return new_fold(spec, catalogue)
+    for ranker, seq, pin in store.pins():
+        snapshot = store.snapshot(ranker, seq) if ranker == stored.number and pin == Pin.VERIFIED else None
+        if snapshot is not None and intact(ranker, *snapshot):
+            return load_fold(store, stored, spec, catalogue, snapshot)
+    if any(event.kind == Kind.CREATED for event in _logged(store, stored.number, history.floor.seq)):
+        return new_fold(spec, catalogue)  # made since
+    raise ValueError(f"the events up to {history.floor.seq:,} were dropped, and the snapshot that was verified is damaged")
+
+
+def _logged(store: Store, ranker: int, after: int) -> Iterator[Event]:
+    """A ranker's events in the log, after one."""
+    while events := store.events(after, CHUNK, ranker):
+        yield from events
+        after = events[-1].seq
+
+
+def export(store: Store, path: Path, archive: str | None = None) -> int:
+    """Write the log, archived events included, as a Parquet file, whole or not at all; how many events."""
     try:
         import pyarrow as pa
         import pyarrow.parquet as pq
@@ -77,6 +98,7 @@ def export(store: Store, path: Path) -> int:
             ("ranker", pa.string()),
             ("kind", pa.string()),
             ("served", pa.int64()),
+            ("slate", pa.string()),
             ("items", pa.list_(pa.string())),
             ("clicks", pa.list_(pa.bool_())),
             ("propensity", pa.list_(pa.float64())),
@@ -88,8 +110,8 @@ def export(store: Store, path: Path) -> int:
     try:
         with pq.ParquetWriter(partial, schema) as writer:
             rows: list[dict[str, Any]] = []
-            for event in all_events(store):
-                rows.append(_row(event, rankers.get(event.ranker), ids))
+            for event, slate in History(store, archive).told():
+                rows.append(_row(event, slate, rankers.get(event.ranker), ids))
                 if len(rows) == CHUNK:
                     writer.write_table(pa.Table.from_pylist(rows, schema))
                     count, rows = count + len(rows), []
@@ -101,7 +123,7 @@ def export(store: Store, path: Path) -> int:
     return count
 
 
-def _row(event: Event, stored: StoredRanker | None, ids: dict[int, tuple[str, ...]]) -> dict[str, Any]:
+def _row(event: Event, slate: str | None, stored: StoredRanker | None, ids: dict[int, tuple[str, ...]]) -> dict[str, Any]:
     """An event of a ranker that was deleted has no names left, only numbers."""
     row: dict[str, Any] = {
         "seq": event.seq,
@@ -109,6 +131,7 @@ def _row(event: Event, stored: StoredRanker | None, ids: dict[int, tuple[str, ..
         "ranker": stored.name if stored else f"deleted {event.ranker}",
         "kind": Kind(event.kind).name.lower(),
         "served": event.served or None,
+        "slate": slate,
         "items": None,
         "clicks": None,
         "propensity": None,

@@ -12,8 +12,6 @@ from recurrank.serving import chain
 from recurrank.serving.events import Event
 
 SCHEME = "sqlite:///"
-PAGES = 4_096
-"""Copied at a time; the server writes in between."""
 
 
 class Backup(NamedTuple):
@@ -58,18 +56,26 @@ def backup(address: str, to: Path) -> Backup:
 
 
 def _copy(path: Path, partial: Path) -> int:
-    """Copy, check, and count events."""
+    """Copy, check, and count events.
+
+    All in one read transaction, which holds nobody up: a copy in parts starts again whenever the server writes in between.
+    """
     partial.unlink(missing_ok=True)
     with (
         contextlib.closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True, timeout=10)) as source,
         contextlib.closing(sqlite3.connect(partial, isolation_level=None)) as target,
     ):
-        source.backup(target, pages=PAGES, sleep=0.005)
+        source.backup(target)
         target.execute("PRAGMA journal_mode=DELETE")  # one file
-        wrong = target.execute("PRAGMA integrity_check(1)").fetchone()[0]
-        if wrong != "ok":
-            raise ValueError(f"store: {path} is damaged ({wrong}); see `recurrank log verify`")
-        return _check_head(target, path)
+        return check_copy(target, path)
+
+
+def check_copy(database: sqlite3.Connection, path: Path) -> int:
+    """Check the copy of a store; its last event. ValueError, about ``path``, for one that is damaged."""
+    wrong = database.execute("PRAGMA integrity_check(1)").fetchone()[0]
+    if wrong != "ok":
+        raise ValueError(f"store: {path} is damaged ({wrong}); see `recurrank log verify`")
+    return _check_head(database, path)
 
 
 def _check_head(database: sqlite3.Connection, path: Path) -> int:

@@ -2,7 +2,7 @@
 
     digest(n) = BLAKE2b(digest(n - 1), every field of event n, what event n says about the rows beside the log)
 
-The last part is kept with the digest, since those rows may be deleted one day: of SERVED the slate's id (a digest of it), of
+The last part is kept with the digest, since those rows may be deleted one day: of SERVED the slate's id, of
 LEARNED the status that the slate's row has from then on, of CREATED the ranker's row and its catalogue (digests of them).
 """
 
@@ -11,6 +11,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterable
 from hashlib import blake2b
+from typing import Any
 
 from recurrank.serving.events import Event
 
@@ -37,9 +38,43 @@ def links(before: bytes, events: list[Event], beside: list[bytes]) -> list[bytes
     return made
 
 
+_DIGEST = 8
+"""Bytes that stand for a slate's id in the links of older versions."""
+
+
 def slate_mark(slate: str) -> bytes:
-    """What stands for a slate's id in the link of its SERVED event."""
-    return blake2b(slate.encode(), digest_size=8).digest()
+    """What stands for a slate's id in the link of its SERVED event: the id, of another length than a digest."""
+    name = slate.encode()
+    return name + (b"\0\0" if len(name) == _DIGEST - 1 else b"\0")
+
+
+def slate_of(beside: bytes) -> str | None:
+    """The slate's id, from what the link of its SERVED event says; None where an older version wrote it."""
+    return None if len(beside) == _DIGEST or not beside.endswith(b"\0") else _text(beside)
+
+
+def _text(beside: bytes) -> str | None:
+    try:
+        return beside.rstrip(b"\0").decode()
+    except UnicodeDecodeError:  # the log was altered
+        return None
+
+
+def slate_digest(slate: str) -> bytes:
+    """What stood for a slate's id in the links of older versions."""
+    return blake2b(slate.encode(), digest_size=_DIGEST).digest()
+
+
+def digest_in(beside: bytes) -> bytes:
+    """The digest of a slate's id, from what the link of its SERVED event says."""
+    name = slate_of(beside)
+    return beside if name is None else slate_digest(name)
+
+
+def seal(fields: Iterable[tuple[Any, ...]]) -> bytes:
+    """One digest for a set of events as they are stored, in whichever order they come."""
+    total = sum(int.from_bytes(blake2b(repr(row).encode(), digest_size=SIZE).digest(), "big") for row in fields)
+    return (total % (1 << 8 * SIZE)).to_bytes(SIZE, "big")
 
 
 def ranker_mark(number: int, name: str, digest: str, positions: int) -> bytes:

@@ -160,11 +160,11 @@ def needed(stock: Stock, wanted: Wanted) -> ItemChanges:
 def stocked_at(store: Store, ranker: int, origin: Catalogue, seq: int | None = None) -> Stocked:
     """A ranker's items and rules after the event ``seq``, by default now."""
     start = Stocked(Stock.of(origin))
-    kept = store.kept_items(ranker)
-    if kept is not None:
-        try:
-            found = Stocked.unpack(kept)
-            start = found if seq is None or found.seq <= seq else start
-        except (ValueError, msgspec.MsgspecError):  # the log makes up for it
-            pass
+    for kept in (store.floor_items(ranker), store.kept_items(ranker)):
+        if kept is not None:
+            try:
+                found = Stocked.unpack(kept)
+                start = found if start.seq < found.seq and (seq is None or found.seq <= seq) else start
+            except (ValueError, msgspec.MsgspecError):  # the log makes up for it
+                pass
     return start.after(store.changes(ranker, start.seq, seq))

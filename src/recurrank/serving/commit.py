@@ -6,6 +6,7 @@ While one transaction is being written the next operations gather; so a slow dis
 from __future__ import annotations
 
 import asyncio
+import bisect
 import threading
 import time
 from collections import deque
@@ -37,6 +38,10 @@ PATROL, PATIENCE = 0.25, 9
 """Seconds between two looks at who waits, and how many looks later an operation that was not written is refused."""
 
 
+BOUNDS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
+"""Seconds of transactions that are counted apart, for the metrics."""
+
+
 class Busy(StoreError):
     """More is asked for than the store can write."""
 
@@ -61,6 +66,8 @@ class Committer:
         self._store = store
         self.failed: str | None = None  # why the last transaction failed, if it did
         self.wrote = time.monotonic()  # when one last succeeded
+        self.seconds = 0.0  # of all transactions, the failed ones included
+        self.counts = [0] * (len(BOUNDS) + 1)  # transactions by how long they took, those beyond the last bound at the end
         self._waiting: deque[_Job] = deque()
         self._writing: list[_Job] = []  # by the thread
         self._size = 0
@@ -71,6 +78,12 @@ class Committer:
         self._looks, self._patrolling = 0, False
         self._thread = threading.Thread(target=self._run, name="recurrank-commit", daemon=True)
         self._thread.start()
+
+    @property
+    def waiting(self) -> int:
+        """Operations that are not written yet."""
+        jobs = (*self._gathered, *self._writing)
+        return self._size + sum(len(job.operations) for job in jobs)
 
     def submit(self, operations: Sequence[Operation]) -> list[Any]:
         """Do these, and wait until they are on disk."""
@@ -180,6 +193,7 @@ class Committer:
 
     def _write(self, group: list[_Job], wait: bool = True) -> None:
         answers: list[Any]
+        began = time.monotonic()
         try:
             outcomes = iter(self._store.commit([operation for job in group for operation in job.operations], wait))
             answers = [[next(outcomes) for _ in job.operations] for job in group]
@@ -189,6 +203,9 @@ class Committer:
         except Exception as error:
             self.failed = str(error) or type(error).__name__
             answers = [error] * len(group)
+        took = time.monotonic() - began
+        self.seconds += took
+        self.counts[bisect.bisect_left(BOUNDS, took)] += 1
         loops: dict[Any, list[tuple[Any, Any]]] = {}
         for job, answer in zip(group, answers, strict=True):
             if job.loop is None:

@@ -67,6 +67,14 @@ class Settings(NamedTuple):
     expire: float = 0.5
 
 
+class Ages(NamedTuple):
+    """Seconds since the view was renewed and the last snapshot taken, where there is news; by which a window is overdue."""
+
+    view: float
+    snapshot: float
+    overdue: float
+
+
 class HostedRanker:
     """Requests draw slates from the view; the learner, and nobody else, changes the fold and all that has no lock.
 
@@ -302,6 +310,16 @@ class HostedRanker:
     def worth_keeping(self) -> bytes | None:
         """The items as a whole, where they have changed so often that they should be kept beside the log."""
         return None
+
+    def ages(self, now: float, behind: bool) -> Ages:
+        """How long ago things happened; ``behind`` tells that there are events that were not folded."""
+        stale = behind or self._dirty
+        oldest = next(iter(self.open.values()), now)
+        return Ages(
+            view=max(0.0, now - self._refreshed) if stale else 0.0,
+            snapshot=max(0.0, now - self.kept[1]) if behind or self.fold.seq > self.kept[0] else 0.0,
+            overdue=max(0.0, now - oldest - self.spec.window_seconds),
+        )
 
     def over(self, now: float, most: int) -> list[int]:
         """The open slates whose windows have closed, by the events that served them; at most so many."""

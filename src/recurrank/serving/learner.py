@@ -118,9 +118,9 @@ class Learner:
         """Snapshots of all that was folded, as far as there is time for them."""
         for hosted in self._registry.all():
             if hosted.fold.seq > hosted.kept[0] and time.monotonic() < until:
-                self._keep(hosted, self._now())
+                self._keep(hosted, self.now())
         if self.seq > self._marked[0]:
-            self._mark(self._now())
+            self._mark(self.now())
 
     # ------------------------------------------------------------------------------------------------ its thread
 
@@ -150,7 +150,7 @@ class Learner:
         except StoreError as error:
             committer.failed = str(error)
 
-    def _now(self) -> float:
+    def now(self) -> float:
         """Time that windows are measured in."""
         return self._clock.monotonic() - self._paused
 
@@ -158,7 +158,7 @@ class Learner:
 
     def _take_over(self) -> bool:
         """Become the learner: every ranker from its newest sound snapshot and the log after it; False when it is to stop."""
-        now = self._now()
+        now = self.now()
         self._store.noted = self._store.newest()
         mark, opened = unpack(self._store.noted_as(NAME)), self._store.open_slates()
         self.seq = max(self.seq, mark.seq if mark else 0)  # what is behind that is not known yet
@@ -196,7 +196,7 @@ class Learner:
         by_ranker: dict[int, list[Event]] = {}
         for event in events:
             by_ranker.setdefault(event.ranker, []).append(event)
-        now = self._now()
+        now = self.now()
         for number, part in by_ranker.items():
             made = part[0].kind == Kind.CREATED and self._registry.numbered(number) is None
             if made or part[-1].kind == Kind.DELETED:
@@ -210,7 +210,7 @@ class Learner:
                 self._registry.breaks(hosted, str(error))
 
     def _upkeep(self) -> None:
-        now, settings, shared = self._now(), self._settings, self._store.shared
+        now, settings, shared = self.now(), self._settings, self._store.shared
         if shared and now - self._looked >= LOOK:
             self._looked = now
             self._store.noted = max(self._store.noted, self._store.newest())
@@ -277,7 +277,7 @@ class Learner:
 
     def _follow(self) -> None:
         """Take views from the learner's snapshots."""
-        now = self._now()
+        now = self.now()
         if now - self._looked < LOOK:
             return
         self._looked = now

@@ -11,8 +11,8 @@ import structlog
 from recurrank.catalogue import Catalogue
 from recurrank.plugins import plainly
 from recurrank.seeds import sequence
-from recurrank.serving.changes import stocked_at
 from recurrank.serving.fold import Fold, intact, new_fold, pack_catalogue, unpack_catalogue
+from recurrank.serving.history import first_fold, load_fold
 from recurrank.serving.hosted import HostedRanker
 from recurrank.serving.hosted_requests import HostedRequestRanker
 from recurrank.serving.request_fold import RequestFold
@@ -133,7 +133,7 @@ class Registry:
             return False
 
     def delete(self, name: str) -> None:
-        """Forget a ranker; its events stay in the log. NotFound when there is none."""
+        """Forget a ranker; its events stay in the log as long as others do. NotFound when there is none."""
         with self._changing:
             existed = self._store.delete(name)
             self._remove(name)
@@ -205,16 +205,13 @@ class Registry:
             try:
                 if not intact(stored.number, *snapshot):
                     raise ValueError("snapshot: torn or altered")
-                return self._loaded(snapshot.state, stored, spec, catalogue), newest
+                return load_fold(self._store, stored, spec, catalogue, snapshot), newest
             except ValueError as error:
                 self.unreadable += 1
                 log.warning("a snapshot cannot be used", ranker=stored.name, after=snapshot.seq, why=str(error))
-        return new_fold(spec, catalogue), newest
-
-    def _loaded(self, state: bytes, stored: StoredRanker, spec: LoggedSpec, catalogue: Catalogue) -> Fold:
-        if spec.takes_requests:
-            return RequestFold.restore(state, lambda seq: stocked_at(self._store, stored.number, catalogue, seq), spec.rollout)
-        return Fold.load(state, catalogue, spec.streams, spec.rollout)
+        if newest:
+            log.warning("no snapshot can be used: all events are folded again", ranker=stored.name)
+        return first_fold(self._store, stored, spec, catalogue), newest
 
     def _add(self, hosted: HostedRanker) -> None:
         self._by_name[hosted.stored.name] = hosted

@@ -33,6 +33,7 @@ from recurrank.serving.hosted import HostedRanker, Settings
 from recurrank.serving.hosted_requests import HostedRequestRanker
 from recurrank.serving.learner import Clock, Learner
 from recurrank.serving.registry import Conflict, NotFound, Registry, Unavailable
+from recurrank.serving.retention import Retention
 from recurrank.serving.spec import RankerSpec
 from recurrank.serving.status import status_of
 from recurrank.serving.store import Store, StoreError
@@ -105,10 +106,12 @@ class Service:
         settings: how often things happen.
         start: whether the learner runs in a thread; otherwise call :meth:`step`.
         wait: whether to wait until all rankers are restored; otherwise they become available one after the other.
+        retention: what removes old events; by default nothing is old.
 
     Attributes:
         registry: the rankers.
         learner: what learns.
+        committer: what writes.
         reported: reports of this process, by status.
 
     """
@@ -122,24 +125,28 @@ class Service:
         settings: Settings | None = None,
         start: bool = True,
         wait: bool = True,
+        retention: Retention | None = None,
     ) -> None:
         self.store, self.clock = store, clock or time
+        self.retention = retention or Retention(store)
         self.reported: Counter[str] = Counter()
-        self._committer = Committer(store)
+        self.committer = Committer(store)
         self.registry = Registry(store, seed)
-        self.learner = Learner(store, self.registry, self._committer, self.clock, settings or Settings())
+        self.learner = Learner(store, self.registry, self.committer, self.clock, settings or Settings())
         self._closed = False
         if wait or not start:
             try:
                 self.step()
             except BaseException:
-                self._committer.stop()
+                self.committer.stop()
                 store.close()
                 raise
         self._thread: threading.Thread | None = None
         if start:
             self._thread = threading.Thread(target=self.learner.run, name="recurrank-learn", daemon=True)
             self._thread.start()
+            retaining = (lambda: self.learner.learning,)
+            threading.Thread(target=self.retention.run, args=retaining, name="recurrank-retain", daemon=True).start()
 
     def create(self, name: str, spec: RankerSpec, catalogue: Catalogue) -> bool:
         """A new ranker; True if it is new, False if the same one existed. Conflict when the name is another one's."""
@@ -161,7 +168,7 @@ class Service:
         """A slate to show, written before it is returned. The same ``slate`` id again gives the same slate."""
         for _ in range(CHANGED):
             hosted, operation, drawn = self._draw(name, slate, asked)
-            [served] = self._committer.submit([operation])
+            [served] = self.committer.submit([operation])
             if not served.stale:
                 return self._ranked(hosted, operation, drawn, served.payload, propensity)
             self._renew_items(hosted, drawn)
@@ -173,7 +180,7 @@ class Service:
         """:meth:`rank` without blocking an event loop."""
         for _ in range(CHANGED):
             hosted, operation, drawn = self._draw(name, slate, asked)
-            [served] = await self._committer.submit_async([operation])
+            [served] = await self.committer.submit_async([operation])
             if not served.stale:
                 return self._ranked(hosted, operation, drawn, served.payload, propensity)
             await asyncio.to_thread(self._renew_items, hosted, drawn)
@@ -266,18 +273,18 @@ class Service:
 
     def _change(self, hosted: HostedRanker, kind: Kind, payload: bytes, after: int) -> int:
         """The event of a change; 0 where another change came first."""
-        [done] = self._committer.submit([Change(hosted.stored.number, kind, payload, after)])
+        [done] = self.committer.submit([Change(hosted.stored.number, kind, payload, after)])
         if done.gone:
             raise NotFound(f"name: unknown ranker {hosted.stored.name!r}")
         return int(done.seq)
 
     def feedback(self, reports: Sequence[Report]) -> list[str]:
         """The status of each report: learned, open, duplicate, late, unknown or invalid."""
-        return self._counted(self._committer.submit(list(reports))) if reports else []
+        return self._counted(self.committer.submit(list(reports))) if reports else []
 
     async def feedback_async(self, reports: Sequence[Report]) -> list[str]:
         """:meth:`feedback` without blocking an event loop."""
-        return self._counted(await self._committer.submit_async(list(reports))) if reports else []
+        return self._counted(await self.committer.submit_async(list(reports))) if reports else []
 
     def step(self) -> int:
         """One step of the learner, where it has no thread; how many events were folded."""
@@ -297,7 +304,7 @@ class Service:
 
     def trouble(self) -> str | None:
         """Why this server can neither rank nor take feedback now; None when it can."""
-        return self._committer.failed or (self.learner.failed if self.learner.store_failed else None)
+        return self.committer.failed or (self.learner.failed if self.learner.store_failed else None)
 
     def close(self) -> None:
         """Write what is waiting, keep snapshots of what was folded, close the store. Idempotent.
@@ -309,7 +316,8 @@ class Service:
         self._closed = True
         until = time.monotonic() + CLOSE
         self.learner.stopping.set()
-        self._committer.stop(CLOSE / 2)
+        self.retention.stop()
+        self.committer.stop(CLOSE / 2)
         if self._thread is not None:
             self._thread.join(max(0.1, until - time.monotonic()))
         try:

@@ -12,7 +12,6 @@ chained; it is checked as far as it can be.
 
 from __future__ import annotations
 
-import functools
 import hashlib
 import itertools
 from collections import defaultdict
@@ -20,14 +19,13 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 from recurrank.serving import chain
+from recurrank.serving.changes import Stocked
 from recurrank.serving.events import Event, Kind, slate_size
-from recurrank.serving.fold import intact, unpack_catalogue
-from recurrank.serving.store.base import Head, Row, Status, Store, StoreError
+from recurrank.serving.history import History
+from recurrank.serving.store.base import Floor, Head, Row, Status, Store, StoreError
+from recurrank.serving.verify_rankers import MOST, Faults, Lives, check_rankers, read_or_tell
 
 CHUNK = 10_000
-
-MOST = 100
-"""Findings that are told one by one."""
 
 BUCKET = 4_096
 """Events whose slates are compared together."""
@@ -43,52 +41,41 @@ class Verified(NamedTuple):
     faults: list[str]
 
 
-class _Faults(list[str]):
-    """As many as anybody reads."""
+def verify(store: Store, archive: str | None = None) -> Verified:
+    """Everything that can be found out without folding the log.
 
-    def __call__(self, what: str) -> None:
-        if len(self) < MOST:
-            self.append(what)
-        elif len(self) == MOST:
-            self.append("... and more")
-
-
-def verify(store: Store) -> Verified:
-    """Everything that can be found out without folding the log."""
-    faults = _Faults()
-    for what in _read(faults, "the database", store.integrity):
+    The chain is followed from its first event on, in the archive; where old events were dropped, from where the log begins.
+    """
+    faults = Faults()
+    for what in read_or_tell(faults, "the database", store.integrity):
         faults(what)
-    log = _Log(store, faults)
+    log = _Log(store, faults, archive)
     for event, mark in log.events():
         log.check(event, mark)
     log.check_end()
     if log.read:
         _Slates(store, log, faults).compare()
-        _check_rankers(store, log, faults)
+        check_rankers(store, log.rankers, Lives(log.created, log.deleted, log.changed), faults)
     return Verified(log.last, log.first, faults)
-
-
-def _read(faults: _Faults, what: str, read: Callable[[], list[Any]]) -> list[Any]:
-    """What a store has; what it cannot read is a finding."""
-    try:
-        return read()
-    except (StoreError, ValueError, TypeError) as error:
-        faults(f"{what} cannot be read: {error}")
-        return []
 
 
 class _Log:
     """The first pass."""
 
-    def __init__(self, store: Store, faults: _Faults) -> None:
-        self.store, self.faults = store, faults
+    def __init__(self, store: Store, faults: Faults, archive: str | None) -> None:
+        self.store, self.faults, self.archive = store, faults, archive
         self.last, self.read = 0, True
-        head = _read(faults, "the head of the log", lambda: [store.head()])
+        self.floor = (read_or_tell(faults, "the floor of the log", lambda: [store.floor()]) or [Floor()])[0]
+        self.staying: dict[int, bytes] = {}  # events below the floor that are in the log, and digests of them
+        self.untold: set[int] = set()  # those of slates whose rows cannot be told without the archive
+        head = read_or_tell(faults, "the head of the log", lambda: [store.head()])
         self.head: Head = head[0] if head else Head(0, chain.START, 1)
         self.first = self.head.first
-        self.rankers = {row.number: row for row in _read(faults, "rankers", store.ranker_rows)}
+        self.rankers = {row.number: row for row in read_or_tell(faults, "rankers", store.ranker_rows)}
         self.before = chain.START
-        self.open: dict[int, tuple[int, bytes, bytes]] = {}  # slates that have not ended: ranker, id's mark, clicks so far
+        self.open: dict[
+            int, tuple[int, bytes, bytes | None]
+        ] = {}  # slates that have not ended: ranker, id's mark, clicks so far
         self.ended = bytearray()  # a bit per event
         self.created: dict[int, bytes] = {}  # rankers -> what their CREATED event says
         self.deleted: set[int] = set()
@@ -97,24 +84,62 @@ class _Log:
         self.rows: Callable[[int, Row], None] | None = None  # who wants to know the rows themselves
 
     def events(self) -> Iterator[tuple[Event, bytes | None]]:
-        """All events, with their links; it ends where the store cannot be read."""
+        """All events, with their links; it ends where the store or the archive cannot be read."""
+        try:
+            if self.floor.seq:
+                yield from self._below()
+            after = self.floor.seq
+            while found := self.store.raw(after, CHUNK):
+                for *fields, mark in found:
+                    yield Event(*fields), mark
+                after = found[-1][0]
+                if not isinstance(after, int):
+                    raise ValueError(f"event {after!r}: its number is not one")
+        except (StoreError, ValueError) as error:
+            self.faults(f"events after {self.last} cannot be read: {error}")
+            self.read = False
+
+    def _below(self) -> Iterator[tuple[Event, bytes | None]]:
+        """The events below the floor: those of the archive, or of those that were dropped the few that stay in the log."""
+        history, opened = History(self.store, self.archive), set(self.floor.open_events())
+        stay = list(self._staying())
+        self.staying = {row[0]: chain.seal([row]) for row in stay}
+        for seq in sorted(opened - self.staying.keys()):
+            self.faults(f"event {seq} is missing: it served a slate that was open when older events went")
+        if chain.seal(row for row in stay if row[0] in opened) != self.floor.seal:
+            self.faults("an event that served a slate that was open when older events went was altered")
+        if history.complete:
+            for row in history.archived():
+                if row[0] in self.staying and chain.seal([row]) != self.staying[row[0]]:
+                    self.faults(f"event {row[0]}: the log does not have it as the archive does")
+                yield Event(*row[:-1]), row[-1]
+            if self.before != self.floor.digest:
+                self.faults(f"event {self.floor.seq}: the log does not follow from the archive")
+            return
+        self.last, self.before = self.floor.seq, self.floor.digest
+        for *fields, mark in stay:
+            event, beside = Event(*fields), (mark or b"")[chain.SIZE :]
+            if event.kind == Kind.SERVED:
+                self.untold.add(event.seq)
+                if event.seq in opened:
+                    self.open[event.seq] = (event.ranker, beside, None)
+                else:
+                    self._end(event.seq)
+            elif event.kind in (Kind.CREATED, Kind.DELETED):
+                self._follow(event, beside)
+        for number in self.rankers:
+            kept = self.store.floor_items(number)
+            if kept is not None:
+                self.changed[number] = Stocked.unpack(kept).seq
+
+    def _staying(self) -> Iterator[tuple[Any, ...]]:
         after = 0
-        while True:
-            try:
-                found = self.store.raw(after, CHUNK)
-            except StoreError as error:
-                self.faults(f"events after {after} cannot be read: {error}")
-                self.read = False
-                return
-            if not found:
-                return
-            for *fields, mark in found:
-                yield Event(*fields), mark
+        while found := self.store.raw(after, CHUNK):
+            for row in found:
+                if row[0] > self.floor.seq:
+                    return
+                yield row
             after = found[-1][0]
-            if not isinstance(after, int):
-                self.faults(f"event {after!r}: its number is not one")
-                self.read = False
-                return
 
     def check(self, event: Event, mark: bytes | None) -> None:
         """One event after the one before."""
@@ -197,13 +222,15 @@ class _Log:
 
     def _expect(self, served: int, ranker: int, status: int, mark: bytes, clicks: bytes) -> None:
         """A slate's row as it should be."""
-        if self.living(ranker):
+        self.untold.discard(served)
+        if self.living(ranker) and (served > self.floor.seq or served in self.staying):
             self.sums[served // BUCKET] += self.term(served, ranker, status, mark, clicks)
             if self.rows is not None:
-                self.rows(served, Row(mark.hex(), served, ranker, status, clicks))
+                self.rows(served, Row(chain.digest_in(mark).hex(), served, ranker, status, clicks))
 
     def term(self, served: int, ranker: int, status: int, mark: bytes, clicks: bytes) -> int:
         """A row in a sum. Before the first event that is chained neither the id nor how a slate ended can be told."""
+        mark = chain.digest_in(mark)
         if served < self.first:
             mark, status = b"", int(bool(status))
         row = repr((served, ranker, status, mark, clicks)).encode()
@@ -219,7 +246,8 @@ class _Log:
         elif self.before != self.head.digest:
             self.faults(f"event {self.last}: the head of the log does not follow from it")
         for served, (ranker, mark, clicks) in self.open.items():
-            self._expect(served, ranker, int(Status.OPEN), mark, clicks)
+            if clicks is not None:  # otherwise only the archive knows them
+                self._expect(served, ranker, int(Status.OPEN), mark, clicks)
 
 
 def _wrong_type(event: Event, mark: Any) -> str | None:
@@ -238,8 +266,9 @@ def _wrong_type(event: Event, mark: Any) -> str | None:
 class _Slates:
     """The second pass, and the third."""
 
-    def __init__(self, store: Store, log: _Log, faults: _Faults) -> None:
+    def __init__(self, store: Store, log: _Log, faults: Faults) -> None:
         self.store, self.log, self.faults = store, log, faults
+        self.sweeping = store.to_sweep() is not None
 
     def _rows(self) -> Iterator[Row]:
         after = ""
@@ -249,13 +278,19 @@ class _Slates:
             except StoreError as error:
                 self.faults(f"slates after {after!r} cannot be read: {error}")
                 return
-            yield from found
+            yield from (row for row in found if _wrong_row(row) or not self._left_over(row))
             if not found:
                 return
             after = found[-1].slate
 
+    def _left_over(self, row: Row) -> bool:
+        """Whether it is to be removed (retention.py), or cannot be told without the archive."""
+        gone = row.served <= self.log.floor.seq and row.served not in self.log.staying and row.status != Status.OPEN
+        deleted = row.ranker in self.log.rankers and not self.log.living(row.ranker)
+        return (self.sweeping and (gone or deleted)) or row.served in self.log.untold
+
     def _mark(self, row: Row) -> bytes:
-        return chain.slate_mark(row.slate) if row.served >= self.log.first else b""
+        return chain.slate_digest(row.slate) if row.served >= self.log.first else b""
 
     def compare(self) -> None:
         """Sums of rows, and the rows themselves where the sums differ."""
@@ -271,7 +306,7 @@ class _Slates:
 
     def _find(self, buckets: set[int]) -> None:
         wanted: dict[int, Row] = {}
-        again = _Log(self.store, _Faults())
+        again = _Log(self.store, Faults(), self.log.archive)
         again.rows = lambda served, row: wanted.__setitem__(served, row) if served // BUCKET in buckets else None
         for event, mark in again.events():
             again.check(event, mark)
@@ -304,47 +339,3 @@ class _Slates:
 def _wrong_row(row: Row) -> bool:
     numbers = (row.served, row.ranker, row.status)
     return not (isinstance(row.slate, str) and isinstance(row.clicks, bytes) and all(isinstance(x, int) for x in numbers))
-
-
-def _check_rankers(store: Store, log: _Log, faults: _Faults) -> None:
-    """Rows, settings, catalogues and snapshots."""
-    for number in sorted({*log.created, *log.rankers}):
-        row = log.rankers.get(number)
-        if row is None:
-            faults(f"ranker {number}: its row is missing")
-            continue
-        if number not in log.created:
-            faults(f"ranker {row.name!r}: no event created it")
-        if bool(row.deleted) != (number in log.deleted) or row.deleted not in (0, 1):
-            faults(f"ranker {row.name!r}: its row does not say whether it was deleted as the log does")
-        if row.stock != log.changed.get(number, 0):
-            faults(f"ranker {row.name!r}: its row does not say when its items, rules or mode were last changed as the log does")
-        beside = log.created.get(number, b"")
-        if beside and chain.ranker_mark(number, row.name, row.digest, row.positions) != beside[: chain.SIZE]:
-            faults(f"ranker {row.name!r}: its row was altered")
-        if not row.deleted:
-            _read(faults, f"ranker {row.name!r}", functools.partial(_check_catalogue, store, row, beside, faults))
-        elif row.config != b"":
-            faults(f"ranker {row.name!r}: it was deleted, its settings were not")
-    living = {number for number, row in log.rankers.items() if not row.deleted}
-    parts = _read(faults, "catalogues", store.catalogue_parts)
-    for what, found in (("catalogue", parts), ("snapshot", _read(faults, "snapshots", store.snapshot_places))):
-        for stray in sorted({ranker for ranker, _ in found} - living, key=str):
-            faults(f"there is a {what} of ranker {stray}, which is not there")
-    for number in living:
-        there = [part for ranker, part in parts if ranker == number]
-        if there != list(range(len(there))) or not there:
-            faults(f"ranker {log.rankers[number].name!r}: parts of its catalogue are missing")
-
-
-def _check_catalogue(store: Store, row: Any, beside: bytes, faults: _Faults) -> list[Any]:
-    packed = store.catalogue(row.number)
-    if beside:
-        if chain.catalogue_mark(row.config, [packed]) != beside[chain.SIZE :]:
-            faults(f"ranker {row.name!r}: its settings or its catalogue were altered")
-    elif hashlib.sha256(row.config + unpack_catalogue(packed).fingerprint.encode()).hexdigest() != row.digest:
-        faults(f"ranker {row.name!r}: its settings or its catalogue were altered")
-    for snapshot in store.snapshots(row.number):
-        if not intact(row.number, *snapshot):
-            faults(f"ranker {row.name!r}: the snapshot after event {snapshot.seq} is torn or altered; it will be passed over")
-    return []

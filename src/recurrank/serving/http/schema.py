@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 
 from msgspec import Meta, Struct, field
 
+from recurrank import __version__
 from recurrank.serving.changes import Id, SlateRules
 from recurrank.serving.spec import RankerSpec
 
@@ -243,7 +244,8 @@ class RankerLine(Struct):
 class Health(Struct):
     """``status`` is ok; ``learning`` whether this server is the one that learns; ``lag`` the events it has yet to fold.
 
-    ``failed`` is why it does not learn though it should; ``broken`` names the rankers whose log cannot be folded.
+    ``failed`` is why it does not learn though it should; ``broken`` names the rankers whose log cannot be folded; ``version``
+    is that of recurrank.
     """
 
     status: str
@@ -251,6 +253,7 @@ class Health(Struct):
     lag: int
     failed: str | None = None
     broken: list[str] = []
+    version: str = __version__
 
 
 class Problem(Struct):

@@ -28,10 +28,14 @@ from recurrank.serving.store.records import (
     Change,
     Changed,
     Expire,
+    Floor,
     Head,
+    Kept,
+    Line,
     Living,
     Locked,
     Operation,
+    Pin,
     RankerRow,
     Report,
     Row,
@@ -47,10 +51,14 @@ __all__ = [
     "Change",
     "Changed",
     "Expire",
+    "Floor",
     "Head",
+    "Kept",
+    "Line",
     "Living",
     "Locked",
     "Operation",
+    "Pin",
     "RankerRow",
     "Report",
     "Row",
@@ -96,12 +104,13 @@ class Store(abc.ABC):
             expiring = self.rows_served(t, {place for o in operations if isinstance(o, Expire) for place in o.served})
             rows |= {row.slate: row for row in expiring}
             ids = {row.served: row.slate for row in expiring}
+            known, changes = self.living(t), dict[int, int]()
+            rows = {slate: row for slate, row in rows.items() if row.ranker in known}  # those of deleted rankers are swept
             before = dict(rows)
             events: list[Event] = []
             beside: list[bytes] = []  # what each says about the rows beside the log: see chain.py
             (seq, digest, _), now = self.head(t), time.time()
             payloads: dict[int, bytes] = {}
-            known, changes = self.living(t), dict[int, int]()
 
             def note(
                 ranker: int, kind: Kind, served: int = 0, clicks: bytes = b"", payload: bytes = b"", says: bytes = b""
@@ -133,8 +142,8 @@ class Store(abc.ABC):
                         row = rows.get(slate)
                         outcomes.append(self._reported(row, clicks, final, known, rows, note))
                     case Expire(served, learn):
-                        over = [rows[ids[place]] for place in served if place in ids]
-                        outcomes.append(sum(self._expired(row, learn, known, rows, note) for row in over))
+                        over = [rows[ids[place]] for place in served if place in ids and ids[place] in rows]
+                        outcomes.append(sum(self._expired(row, learn, rows, note) for row in over))
                     case Change(ranker, kind, payload, after):
                         if ranker not in known or known[ranker].stock != after:
                             outcomes.append(Changed(0, gone=ranker not in known))
@@ -156,7 +165,7 @@ class Store(abc.ABC):
     def _reported(
         row: Row | None, clicks: tuple[int, ...], final: bool, known: dict[int, Living], rows: dict[str, Row], note: Any
     ) -> str:
-        if row is None or row.ranker not in known:
+        if row is None:
             return "unknown"
         positions = known[row.ranker].positions
         shown = shown_in(row.head, positions)
@@ -175,8 +184,8 @@ class Store(abc.ABC):
         return "open"
 
     @staticmethod
-    def _expired(row: Row, learn: bool, known: dict[int, Living], rows: dict[str, Row], note: Any) -> int:
-        if row.status != Status.OPEN or row.ranker not in known:
+    def _expired(row: Row, learn: bool, rows: dict[str, Row], note: Any) -> int:
+        if row.status != Status.OPEN:
             return 0
         kind = Kind.LEARNED if row.clicks or learn else Kind.DROPPED
         note(row.ranker, kind, row.served, row.clicks, says=_EXPIRED if kind == Kind.LEARNED else b"")
@@ -205,8 +214,8 @@ class Store(abc.ABC):
         """The rows of the slates that these events served, as far as they are open."""
 
     @abc.abstractmethod
-    def payload(self, t: Any, served: int) -> bytes:
-        """The slate of a SERVED event."""
+    def payload(self, t: Any, served: int) -> bytes | None:
+        """The slate of a SERVED event; None where it is not in the log any more."""
 
     @abc.abstractmethod
     def head(self, t: Any = None) -> Head:
@@ -256,7 +265,7 @@ class Store(abc.ABC):
 
     @abc.abstractmethod
     def delete(self, name: str) -> bool:
-        """Forget a ranker but for its events; False when there is none of that name."""
+        """Forget a ranker but for its events and, until :meth:`sweep`, its slates; False when there is none of that name."""
 
     @abc.abstractmethod
     def rankers(self) -> list[StoredRanker]:
@@ -268,7 +277,7 @@ class Store(abc.ABC):
 
     @abc.abstractmethod
     def keep(self, ranker: int, snapshot: Snapshot, retain: int = 2) -> None:
-        """Store a snapshot and forget all but the newest few."""
+        """Store a snapshot and forget all but the newest few and those that are pinned."""
 
     @abc.abstractmethod
     def keep_items(self, ranker: int, items: bytes) -> None:
@@ -281,6 +290,66 @@ class Store(abc.ABC):
     @abc.abstractmethod
     def snapshots(self, ranker: int) -> Iterator[Snapshot]:
         """Newest first."""
+
+    # What is old and goes (retention.py).
+
+    @abc.abstractmethod
+    def floor(self) -> Floor:
+        """How far back the log reaches."""
+
+    @abc.abstractmethod
+    def pins(self) -> list[Kept]:
+        """Which snapshots there are, with their pins, in order."""
+
+    @abc.abstractmethod
+    def pin(self, snapshots: dict[int, int], pin: Pin) -> None:
+        """Pin one snapshot of each of these rankers; others of them that had the same pin lose it."""
+
+    @abc.abstractmethod
+    def snapshot(self, ranker: int, seq: int) -> Snapshot | None:
+        """The snapshot after an event, if it is there."""
+
+    @abc.abstractmethod
+    def raise_floor(self, floor: Floor, verified: dict[int, int], items: dict[int, bytes]) -> None:
+        """Forget that the log reached further back, in one transaction: which snapshots of rankers take its place, and what
+        the items were for those whose items change.
+        """
+
+    @abc.abstractmethod
+    def floor_items(self, ranker: int) -> bytes | None:
+        """What the items of a ranker were at the floor, if they had changed by then."""
+
+    @abc.abstractmethod
+    def lines(self, after: int, until: int, limit: int) -> list[Line]:
+        """The events after one and up to another that are there, at most so many."""
+
+    @abc.abstractmethod
+    def remove(self, events: list[int], slates: list[str]) -> None:
+        """Remove events and slates' rows, durably."""
+
+    @abc.abstractmethod
+    def to_sweep(self) -> bytes | None:
+        """What changes whenever there may be more slates' rows without a ranker or an event; None where there are none."""
+
+    @abc.abstractmethod
+    def sweep(self, after: str, limit: int) -> str | None:
+        """Remove such rows among so many after an id; the last one looked at, None at the end."""
+
+    @abc.abstractmethod
+    def swept(self, seen: bytes) -> None:
+        """All rows have been looked at, if :meth:`to_sweep` is what it was before."""
+
+    @abc.abstractmethod
+    def ask_sweep(self) -> None:
+        """There may be rows to sweep."""
+
+    @abc.abstractmethod
+    def size(self) -> int:
+        """Bytes that the store takes on disk."""
+
+    def disk(self) -> tuple[int, int] | None:
+        """Bytes of the disk that a file is on, all and free."""
+        return None
 
     # Everything as it is on disk, for whoever checks it (verify.py).
 
@@ -317,16 +386,19 @@ class Store(abc.ABC):
         """Let go of everything."""
 
 
-def open_store(address: str) -> Store:
-    """``sqlite:///file.db`` or ``postgresql://...``; ValueError for another address."""
+def open_store(address: str, read_only: bool = False) -> Store:
+    """``sqlite:///file.db`` or ``postgresql://...``; ValueError for another address.
+
+    Read-only, a file may be in use by a server at the same time.
+    """
     scheme, separator, rest = address.partition("://")
     if scheme == "sqlite" and separator and rest.startswith("/") and len(rest) > 1:
         from recurrank.serving.store.sqlite import SqliteStore
 
-        return SqliteStore(rest[1:])
+        return SqliteStore(rest[1:], read_only)
     if scheme in ("postgresql", "postgres") and separator:
         from recurrank.serving.store.postgres import PostgresStore
 
-        return PostgresStore(address)
+        return PostgresStore(address, read_only)
     shown = f"{scheme}://..." if separator else repr(address)
     raise ValueError(f"store: {shown} is not an address of a store; give sqlite:///recurrank.db or postgresql://user@host/name")

@@ -63,6 +63,7 @@ MIGRATIONS = [
     DROP INDEX recurrank_changes;
     CREATE INDEX recurrank_changes ON recurrank_events (ranker, seq) WHERE kind IN (7, 8, 9);
     """,
+    "ALTER TABLE recurrank_snapshots ADD COLUMN pin SMALLINT NOT NULL DEFAULT 0",
 ]
 """In order; each in a transaction of its own, with its number. Never change one that was released."""
 
@@ -161,14 +162,17 @@ class PostgresStore(SqlStore):
     shared = True
     prefix, mark, flag = "recurrank_", "%s", "deleted::int"
 
-    def __init__(self, address: str) -> None:
+    def __init__(self, address: str, read_only: bool = False) -> None:
         super().__init__()
         self._writer, self._reader, self._leaser = _Line(address), _Line(address), _Line(address)
         self._slow = _Line(address)  # for what is large, so that commits of this server do not have to wait for it
         self._leased: Any = None
         try:
             with self._writer.use() as connection:
-                migrate(connection)
+                if read_only:
+                    check_version(connection)
+                else:
+                    migrate(connection)
         except StoreError:
             self.close()
             raise
@@ -214,15 +218,19 @@ class PostgresStore(SqlStore):
             t.execute(*_many("INSERT INTO recurrank_events SELECT * FROM", kinds, rows))
             t.execute("UPDATE recurrank_head SET seq = %s, digest = %s", (events[-1].seq, links[-1][: chain.SIZE]))
         if new:
-            kinds = "text bigint bigint smallint bytea"
-            t.execute(
-                *_many("INSERT INTO recurrank_slates SELECT * FROM", kinds, [(*r[:3], int(r.status), r.clicks) for r in new])
-            )
+            kinds, values = "text bigint bigint smallint bytea", [(*r[:3], int(r.status), r.clicks) for r in new]
+            query, columns = _many("INSERT INTO recurrank_slates SELECT * FROM", kinds, values)
+            all_of_it = ", ".join(f"{name} = excluded.{name}" for name in ("served", "ranker", "status", "clicks"))
+            t.execute(f"{query} ON CONFLICT (slate) DO UPDATE SET {all_of_it}", columns)
         if changed:
             kinds = "text smallint bytea"
             head = "UPDATE recurrank_slates s SET status = c.status, clicks = c.clicks FROM"
             query, values = _many(head, kinds, [(r.slate, int(r.status), r.clicks) for r in changed])
             t.execute(query + " AS c (slate, status, clicks) WHERE s.slate = c.slate", values)
+
+    def size(self) -> int:
+        query = "SELECT coalesce(sum(pg_total_relation_size(oid)), 0)::bigint FROM pg_class"
+        return int(self.all(f"{query} WHERE relname LIKE 'recurrank_%%' AND relkind = 'r'")[0][0])
 
     def lease(self) -> bool:
         with self._leaser.use(SILENCE) as connection:
@@ -279,6 +287,16 @@ def _many(head: str, kinds: str, rows: Sequence[tuple[Any, ...]]) -> tuple[str, 
     """One statement for many rows: one array per column."""
     columns = ", ".join(f"%s::{kind}[]" for kind in kinds.split())
     return f"{head} unnest({columns})", [list(column) for column in zip(*rows, strict=True)]
+
+
+def check_version(connection: Any) -> None:
+    """StoreError for a database of another version than this one's."""
+    done = 0
+    if connection.execute("SELECT to_regclass('recurrank_migrations')").fetchone()[0]:
+        done = connection.execute("SELECT coalesce(max(number), 0) FROM recurrank_migrations").fetchone()[0]
+    if done != len(MIGRATIONS):
+        mend = "start its server once" if done < len(MIGRATIONS) else "update recurrank"
+        raise StoreError(f"the store is of another version ({done}, known here: {len(MIGRATIONS)}); {mend}")
 
 
 def migrate(connection: Any) -> None:

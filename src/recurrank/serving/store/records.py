@@ -1,10 +1,13 @@
-"""What a store takes and gives: operations, what became of them, rows and snapshots."""
+"""What a store takes and gives: operations, what became of them, rows, snapshots, and how far back the log reaches."""
 
 from __future__ import annotations
 
 from enum import IntEnum
 from typing import NamedTuple
 
+import msgspec
+
+from recurrank.serving import chain
 from recurrank.serving.events import Kind
 
 
@@ -131,3 +134,55 @@ class Snapshot(NamedTuple):
     seq: int
     digest: str
     state: bytes
+
+
+class Pin(IntEnum):
+    """Of a snapshot, why it is not forgotten when newer ones come. The numbers are on disk."""
+
+    NONE = 0
+    CANDIDATE = 1  # it is being compared with a replay of the log
+    VERIFIED = 2  # it equals a replay of the log: events before it may go
+
+
+class Kept(NamedTuple):
+    """Where a snapshot is: its ranker, its event, and its pin."""
+
+    ranker: int
+    seq: int
+    pin: int
+
+
+class Floor(msgspec.Struct, frozen=True):
+    """How far back the log reaches: the events up to ``seq`` are in the archive, or were dropped.
+
+    A few of them stay in the log: those that created or deleted a ranker, and those that served a slate that was open then or
+    whose window has not passed.
+
+    Attributes:
+        seq: the last event that the log need not have; 0 where it has all.
+        digest: of that event in the chain.
+        open: the events up to it that served a slate that was open then, 8 bytes each.
+        seal: of those events, so that they can be checked without the archive (:func:`~recurrank.serving.chain.seal`).
+        archive: where the events went; None where they were dropped.
+
+    """
+
+    seq: int = 0
+    digest: bytes = chain.START
+    open: bytes = b""
+    seal: bytes = bytes(chain.SIZE)
+    archive: str | None = None
+
+    def open_events(self) -> list[int]:
+        """The events of :attr:`open`."""
+        return [int.from_bytes(self.open[place : place + 8], "little") for place in range(0, len(self.open), 8)]
+
+
+class Line(NamedTuple):
+    """An event before the floor, without its payload, for whoever removes it."""
+
+    seq: int
+    ranker: int
+    kind: int
+    at: float
+    link: bytes | None

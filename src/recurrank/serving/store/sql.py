@@ -4,14 +4,30 @@ from __future__ import annotations
 
 import abc
 import functools
+import secrets
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager
 from typing import Any, ClassVar
 
+import msgspec
+
 from recurrank.serving import chain
 from recurrank.serving.events import CHANGES, Event, Kind
-from recurrank.serving.store.base import Head, Living, RankerRow, Row, Snapshot, Store, StoredRanker
+from recurrank.serving.store.base import (
+    Floor,
+    Head,
+    Kept,
+    Line,
+    Living,
+    Pin,
+    RankerRow,
+    Row,
+    Snapshot,
+    Status,
+    Store,
+    StoredRanker,
+)
 
 _RANKERS = "SELECT number, name, config, digest, positions FROM @rankers WHERE NOT deleted"
 _LIVING = "EXISTS (SELECT 1 FROM @rankers WHERE number = ? AND NOT deleted)"
@@ -21,9 +37,23 @@ _EVENTS = """
 """
 
 
+_CHANGE_NOTE = "ON CONFLICT (name) DO UPDATE SET value = excluded.value"
+FLOOR, SWEEP = "floor", "sweep"
+"""Names of notes."""
+
+
 def _items_name(ranker: int) -> str:
     """What a ranker's items are kept under, in the table of notes."""
     return f"items/{ranker}"
+
+
+def _floor_items_name(ranker: int) -> str:
+    """The same for its items at the floor."""
+    return f"floor_items/{ranker}"
+
+
+def _marks(values: list[Any]) -> str:
+    return ", ".join("?" * len(values))
 
 
 @functools.cache
@@ -59,8 +89,9 @@ class SqlStore(Store):
     def append_alone(self, t: Any) -> None:
         """Be the only one who appends, until the transaction ends."""
 
-    def payload(self, t: Any, served: int) -> bytes:
-        return bytes(self.run(t, "SELECT payload FROM @events WHERE seq = ?", served).fetchone()[0])
+    def payload(self, t: Any, served: int) -> bytes | None:
+        found = self.run(t, "SELECT payload FROM @events WHERE seq = ?", served).fetchone()
+        return bytes(found[0]) if found else None
 
     def head(self, t: Any = None) -> Head:
         if t is None:
@@ -102,9 +133,11 @@ class SqlStore(Store):
             self.run(t, "DELETE FROM @meta WHERE name = 'probe'")
 
     def note(self, name: str, value: bytes) -> None:
-        change = "ON CONFLICT (name) DO UPDATE SET value = excluded.value"
         with self.long_transaction() as t:
-            self.run(t, f"INSERT INTO @meta VALUES (?, ?) {change}", name, value)
+            self._note(t, name, value)
+
+    def _note(self, t: Any, name: str, value: bytes) -> None:
+        self.run(t, f"INSERT INTO @meta VALUES (?, ?) {_CHANGE_NOTE}", name, value)
 
     def noted_as(self, name: str) -> bytes | None:
         found = self.all("SELECT value FROM @meta WHERE name = ?", name)
@@ -133,9 +166,11 @@ class SqlStore(Store):
             if row is None:
                 return False
             self.run(t, "UPDATE @rankers SET deleted = TRUE, config = ? WHERE number = ?", b"", row[0])
-            for table in ("catalogues", "snapshots", "slates"):
+            for table in ("catalogues", "snapshots"):
                 self.run(t, f"DELETE FROM @{table} WHERE ranker = ?", row[0])
-            self.run(t, "DELETE FROM @meta WHERE name = ?", _items_name(row[0]))
+            for name in (_items_name(row[0]), _floor_items_name(row[0])):
+                self.run(t, "DELETE FROM @meta WHERE name = ?", name)
+            self._note(t, SWEEP, secrets.token_bytes(8))
             self._append(t, row[0], Kind.DELETED)
             return True
 
@@ -155,22 +190,88 @@ class SqlStore(Store):
         change = "ON CONFLICT (ranker, seq) DO UPDATE SET digest = excluded.digest, state = excluded.state"
         newest = "SELECT seq FROM @snapshots WHERE ranker = ? ORDER BY seq DESC LIMIT ?"
         with self.long_transaction() as t:
-            self.run(t, f"INSERT INTO @snapshots SELECT ?, ?, ?, ? WHERE {_LIVING} {change}", ranker, *snapshot, ranker)
-            self.run(t, f"DELETE FROM @snapshots WHERE ranker = ? AND seq NOT IN ({newest})", ranker, ranker, retain)
+            insert = "INSERT INTO @snapshots (ranker, seq, digest, state)"
+            self.run(t, f"{insert} SELECT ?, ?, ?, ? WHERE {_LIVING} {change}", ranker, *snapshot, ranker)
+            old = f"ranker = ? AND seq NOT IN ({newest}) AND pin = {int(Pin.NONE)}"
+            self.run(t, f"DELETE FROM @snapshots WHERE {old}", ranker, ranker, retain)
 
     def keep_items(self, ranker: int, items: bytes) -> None:
-        change = "ON CONFLICT (name) DO UPDATE SET value = excluded.value"
         with self.long_transaction() as t:
-            self.run(t, f"INSERT INTO @meta SELECT ?, ? WHERE {_LIVING} {change}", _items_name(ranker), items, ranker)
+            self._keep_items(t, _items_name(ranker), ranker, items)
+
+    def _keep_items(self, t: Any, name: str, ranker: int, items: bytes) -> None:
+        self.run(t, f"INSERT INTO @meta SELECT ?, ? WHERE {_LIVING} {_CHANGE_NOTE}", name, items, ranker)
 
     def kept_items(self, ranker: int) -> bytes | None:
         return self.noted_as(_items_name(ranker))
 
     def snapshots(self, ranker: int) -> Iterator[Snapshot]:
         for (seq,) in self.all("SELECT seq FROM @snapshots WHERE ranker = ? ORDER BY seq DESC", ranker):
-            one = "SELECT seq, digest, state FROM @snapshots WHERE ranker = ? AND seq = ?"
-            for row in self.all(one, ranker, seq):
-                yield Snapshot(*row)
+            if (found := self.snapshot(ranker, seq)) is not None:
+                yield found
+
+    def snapshot(self, ranker: int, seq: int) -> Snapshot | None:
+        found = self.all("SELECT seq, digest, state FROM @snapshots WHERE ranker = ? AND seq = ?", ranker, seq)
+        return Snapshot(*found[0]) if found else None
+
+    def floor(self) -> Floor:
+        stored = self.noted_as(FLOOR)
+        return Floor() if stored is None else msgspec.msgpack.decode(stored, type=Floor)
+
+    def pins(self) -> list[Kept]:
+        return [Kept(*row) for row in self.all("SELECT ranker, seq, pin FROM @snapshots ORDER BY ranker, seq")]
+
+    def pin(self, snapshots: dict[int, int], pin: Pin) -> None:
+        with self.long_transaction() as t:
+            self._pin(t, snapshots, pin)
+
+    def _pin(self, t: Any, snapshots: dict[int, int], pin: Pin) -> None:
+        for ranker, seq in snapshots.items():
+            self.run(t, "UPDATE @snapshots SET pin = 0 WHERE ranker = ? AND pin = ? AND seq <> ?", ranker, int(pin), seq)
+            self.run(t, "UPDATE @snapshots SET pin = ? WHERE ranker = ? AND seq = ?", int(pin), ranker, seq)
+
+    def raise_floor(self, floor: Floor, verified: dict[int, int], items: dict[int, bytes]) -> None:
+        with self.long_transaction() as t:
+            self._pin(t, verified, Pin.VERIFIED)
+            for ranker, packed in items.items():
+                self._keep_items(t, _floor_items_name(ranker), ranker, packed)
+            self._note(t, FLOOR, msgspec.msgpack.encode(floor))
+
+    def floor_items(self, ranker: int) -> bytes | None:
+        return self.noted_as(_floor_items_name(ranker))
+
+    def lines(self, after: int, until: int, limit: int) -> list[Line]:
+        query = "SELECT seq, ranker, kind, at, link FROM @events WHERE seq > ? AND seq <= ? ORDER BY seq LIMIT ?"
+        return [Line(*row) for row in self.all(query, after, until, limit)]
+
+    def remove(self, events: list[int], slates: list[str]) -> None:
+        with self.long_transaction() as t:
+            for table, column, values in (("slates", "slate", slates), ("events", "seq", events)):
+                if values:
+                    self.run(t, f"DELETE FROM @{table} WHERE {column} IN ({_marks(values)})", *values)
+
+    def to_sweep(self) -> bytes | None:
+        return self.noted_as(SWEEP)
+
+    def ask_sweep(self) -> None:
+        self.note(SWEEP, secrets.token_bytes(8))
+
+    def sweep(self, after: str, limit: int) -> str | None:
+        rows, floor = self.slates(after, limit), self.floor().seq
+        if not rows:
+            return None
+        living = {stored.number for stored in self.rankers()}
+        old = [row.served for row in rows if row.served <= floor and row.status != Status.OPEN]
+        there = {seq for (seq,) in self.all(f"SELECT seq FROM @events WHERE seq IN ({_marks(old)})", *old)} if old else set()
+        gone = [row.slate for row in rows if row.ranker not in living]
+        gone += [row.slate for row in rows if row.ranker in living and row.served in {*old} - there]
+        if gone:
+            self.remove([], gone)
+        return rows[-1].slate
+
+    def swept(self, seen: bytes) -> None:
+        with self.long_transaction() as t:
+            self.run(t, "DELETE FROM @meta WHERE name = ? AND value = ?", SWEEP, seen)
 
     def raw(self, after: int, limit: int) -> list[tuple[Any, ...]]:
         query = "SELECT seq, ranker, kind, served, clicks, payload, at, link FROM @events WHERE seq > ? ORDER BY seq LIMIT ?"

@@ -7,6 +7,7 @@ file beside the database keeps a second server away.
 from __future__ import annotations
 
 import itertools
+import shutil
 import sqlite3
 import threading
 import time
@@ -52,6 +53,7 @@ MIGRATIONS = [
     DROP INDEX changes;
     CREATE INDEX changes ON events (ranker, seq) WHERE kind IN (7, 8, 9);
     """,
+    "ALTER TABLE snapshots ADD COLUMN pin INTEGER NOT NULL DEFAULT 0",
 ]
 """In order; each in a transaction of its own, with its number. Never change one that was released."""
 
@@ -67,22 +69,26 @@ class SqliteStore(SqlStore):
 
     prefix, mark, flag = "", "?", "deleted"
 
-    def __init__(self, path: str | Path) -> None:
+    def __init__(self, path: str | Path, read_only: bool = False) -> None:
         super().__init__()
-        self.path = Path(path)
+        self.path, self._read_only = Path(path), read_only
         if not self.path.absolute().parent.is_dir():
             raise ValueError(f"store: the folder of {self.path} does not exist; make it first")
-        self._guard = _only_one(self.path)
+        self._guard = None if read_only else _only_one(self.path)
         opened: list[sqlite3.Connection] = []
         try:
             self._writer = self._connect(opened)
             self._reader = self._connect(opened)
-            migrate(self._writer)
+            if read_only:
+                check_version(self._reader)
+            else:
+                migrate(self._writer)
             self._writer.execute("PRAGMA busy_timeout=0")  # _begin() waits, where it may
         except (sqlite3.Error, StoreError) as error:
             for connection in opened:
                 connection.close()
-            self._guard.close()
+            if self._guard:
+                self._guard.close()
             raise StoreError(f"{self.path}: {error}") from error
         self._write_lock, self._read_lock = threading.Lock(), threading.Lock()
         self._living: dict[int, Living] | None = None  # known as long as every transaction went well
@@ -94,6 +100,10 @@ class SqliteStore(SqlStore):
         self._shown_bytes = 0
 
     def _connect(self, opened: list[sqlite3.Connection]) -> sqlite3.Connection:
+        if self._read_only:
+            place = f"{self.path.absolute().as_uri()}?mode=ro"
+            opened.append(sqlite3.connect(place, uri=True, isolation_level=None, check_same_thread=False, timeout=LOCKED))
+            return opened[-1]
         connection = sqlite3.connect(self.path, isolation_level=None, check_same_thread=False, timeout=LOCKED)
         opened.append(connection)
         connection.execute("PRAGMA journal_mode=WAL")
@@ -214,7 +224,10 @@ class SqliteStore(SqlStore):
 
     def write(self, t: sqlite3.Connection, events: list[Event], links: list[bytes], new: list[Row], changed: list[Row]) -> None:
         _insert(t, "INSERT INTO events VALUES", [(*event, link) for event, link in zip(events, links, strict=True)])
-        change = " ON CONFLICT (slate) DO UPDATE SET status = excluded.status, clicks = excluded.clicks"
+        change = (
+            " ON CONFLICT (slate) DO UPDATE SET served = excluded.served, ranker = excluded.ranker, status = excluded.status, "
+            "clicks = excluded.clicks"
+        )
         _insert(t, "INSERT INTO slates VALUES", [row[:5] for row in (*new, *changed)], change)
         if events:
             self._head = self.head(t)._replace(seq=events[-1].seq, digest=links[-1][: chain.SIZE])
@@ -246,6 +259,13 @@ class SqliteStore(SqlStore):
     def newest(self) -> int:
         return super().newest() if self._head is None else self._head.seq
 
+    def size(self) -> int:
+        return sum(path.stat().st_size for end in ("", "-wal") if (path := self.path.with_name(self.path.name + end)).exists())
+
+    def disk(self) -> tuple[int, int] | None:
+        usage = shutil.disk_usage(self.path.absolute().parent)
+        return usage.total, usage.free
+
     def integrity(self) -> list[str]:
         with self.reading() as reader:
             return [row[0] for row in reader.execute("PRAGMA integrity_check") if row[0] != "ok"]
@@ -257,7 +277,8 @@ class SqliteStore(SqlStore):
         with self._write_lock, self._read_lock:
             self._reader.close()
             self._writer.close()
-            self._guard.close()
+            if self._guard:
+                self._guard.close()
 
 
 def _payload_of(event: Event) -> int:
@@ -276,12 +297,24 @@ def _insert(t: sqlite3.Connection, head: str, rows: Sequence[tuple[Any, ...]], t
         start += count
 
 
+def _version(connection: sqlite3.Connection) -> int:
+    """Of a file; StoreError for one of a newer version."""
+    done = int(connection.execute("SELECT coalesce(max(number), 0) FROM migrations").fetchone()[0])
+    if done > len(MIGRATIONS):
+        raise StoreError(f"the store is of a newer version ({done}, known here: {len(MIGRATIONS)}); update recurrank")
+    return done
+
+
+def check_version(connection: sqlite3.Connection) -> None:
+    """StoreError for a file of another version than this one's."""
+    if (done := _version(connection)) < len(MIGRATIONS):
+        raise StoreError(f"the store is of an older version ({done}, current: {len(MIGRATIONS)}); start its server once")
+
+
 def migrate(connection: sqlite3.Connection) -> None:
     """Bring a file up to date, one transaction per step; a file of a newer version is refused."""
     connection.execute("CREATE TABLE IF NOT EXISTS migrations (number INTEGER PRIMARY KEY, at REAL NOT NULL)")
-    done = connection.execute("SELECT coalesce(max(number), 0) FROM migrations").fetchone()[0]
-    if done > len(MIGRATIONS):
-        raise StoreError(f"the store is of a newer version ({done}, known here: {len(MIGRATIONS)}); update recurrank")
+    done = _version(connection)
     for number, script in enumerate(MIGRATIONS[done:], start=done + 1):
         try:
             connection.execute("BEGIN IMMEDIATE")

@@ -1,0 +1,30 @@
+"""``recurrank restore``: a store from a backup."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from recurrank.cli.keys import store_option
+from recurrank.cli.shared import json_option, print_json
+
+
+@click.command()
+@click.argument("source", metavar="FROM", type=click.Path(path_type=Path))
+@store_option
+@click.option("--at", metavar="SEQ|TIME", help="The last event to restore: its number, or a time in UTC.")
+@json_option
+def command(source: Path, store: str, at: str | None, as_json: bool) -> None:
+    """Make a SQLite store, and its keys, from the backup FROM; --store must not exist yet.
+
+    For PostgreSQL use pg_restore.
+    """
+    from recurrank.serving.restore import restore
+
+    made = restore(source, store, at)
+    if as_json:
+        print_json({"path": str(made.path), "events": made.events, "left_out": made.left_out, "keys": made.keys})
+    else:
+        later = f", {made.left_out:,} later ones left out" if made.left_out else ""
+        click.echo(f"{made.events:,} events{later}{' and the keys' if made.keys else ''}: {made.path}")

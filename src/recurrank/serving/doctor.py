@@ -1,0 +1,145 @@
+"""``recurrank doctor``: what an operator should know before it hurts, one line per check."""
+
+from __future__ import annotations
+
+import os
+import platform
+import resource
+import sqlite3
+import stat
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+from recurrank import __version__
+from recurrank.serving.archive import Archive
+from recurrank.serving.auth import open_keys
+from recurrank.serving.backup import SCHEME
+from recurrank.serving.store import Store, StoreError, open_store
+
+Verdict = Literal["ok", "look", "wrong"]
+"""All is well; something to be looked at; something that has to be mended."""
+
+CODES: dict[Verdict, int] = {"ok": 0, "look": 1, "wrong": 2}
+"""What the command exits with: the worst of all checks."""
+
+FREE, FILES, CLOCK = 0.1, 4096, 60.0
+"""The share of the disk and the open files below which, and the seconds of a wrong clock above which to say so."""
+
+
+class Check(NamedTuple):
+    """One line."""
+
+    name: str
+    verdict: Verdict
+    detail: str
+
+
+def examine(address: str, archive: str | None = None) -> Iterator[Check]:
+    """All checks of a server with this store, as they are made."""
+    yield Check("version", "ok", f"recurrank {__version__}, Python {platform.python_version()}, {_versions()}")
+    yield _files()
+    yield _cache()
+    yield from _guarded("keys", lambda: _keys(address))
+    try:
+        store = open_store(address, read_only=True) if _there(address) else None
+    except (ValueError, StoreError) as error:
+        yield Check("store", "wrong", str(error))
+        return
+    if store is None:
+        yield Check("store", "look", f"there is no file {address.removeprefix(SCHEME)} yet; a server makes it")
+        return
+    with closing(store):
+        for name, check in (("store", _store), ("clock", _clock), ("disk", _disk)):
+            yield from _guarded(name, lambda check=check: check(store))  # type: ignore[misc]
+        yield from _guarded("archive", lambda: _archive(store, archive))
+
+
+def _guarded(name: str, check: Callable[[], Check]) -> Iterator[Check]:
+    try:
+        yield check()
+    except (ValueError, OSError, StoreError) as error:
+        yield Check(name, "wrong", " ".join(str(error).split()))
+
+
+def _there(address: str) -> bool:
+    return not address.startswith(SCHEME) or Path(address.removeprefix(SCHEME)).is_file()
+
+
+def _versions() -> str:
+    found = [f"SQLite {sqlite3.sqlite_version}"]
+    for name in ("numpy", "numba", "msgspec", "uvicorn", "psycopg", "pyarrow"):
+        try:
+            found.append(f"{name} {version(name)}")
+        except PackageNotFoundError:
+            found.append(f"no {name}")
+    return ", ".join(found)
+
+
+def _files() -> Check:
+    soft = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    if soft < FILES:
+        return Check("files", "look", f"at most {soft:,} open files, which limits connections; raise it (ulimit -n)")
+    return Check("files", "ok", f"at most {soft:,} open files")
+
+
+def _cache() -> Check:
+    """Where machine code is kept."""
+    folder = Path(os.environ.get("NUMBA_CACHE_DIR") or Path(sys.modules["recurrank"].__file__ or ".").parent)
+    if os.access(folder, os.W_OK):
+        return Check("machine code", "ok", f"kept in {folder}")
+    return Check("machine code", "look", f"{folder} cannot be written: every start compiles; set NUMBA_CACHE_DIR")
+
+
+def _keys(address: str) -> Check:
+    file = Path(address.removeprefix(SCHEME) + ".keys") if address.startswith(SCHEME) else None
+    if file is not None and not file.is_file():
+        return Check("keys", "look", "there are none: the server listens on this machine only; see `recurrank keys create`")
+    keys = open_keys(address).all()
+    if not keys:
+        return Check("keys", "look", "there are none: the server listens on this machine only; see `recurrank keys create`")
+    if file is not None and stat.S_IMODE(file.stat().st_mode) & 0o077:
+        return Check("keys", "wrong", f"{file} can be read by others; chmod 600 it")
+    if not any("admin" in key.roles for key in keys):
+        return Check("keys", "look", f"{len(keys)} keys, none of them with the role admin")
+    return Check("keys", "ok", f"{len(keys)} keys")
+
+
+def _store(store: Store) -> Check:
+    head, floor = store.head(), store.floor()
+    if store.newest() != head.seq:
+        return Check("store", "wrong", "its last events are missing; see `recurrank log verify`")
+    begins = f", the log begins after {floor.seq:,}" if floor.seq else ""
+    return Check("store", "ok", f"{len(store.rankers())} rankers, {head.seq:,} events{begins}, {store.size() >> 20:,} MB")
+
+
+def _clock(store: Store) -> Check:
+    last = store.lines(store.head().seq - 1, store.head().seq, 1)
+    ahead = last[0].at - time.time() if last else 0.0
+    if ahead > CLOCK:
+        return Check("clock", "wrong", f"the last event is {ahead:,.0f} s in the future; set the clock (NTP)")
+    return Check("clock", "ok", time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()))
+
+
+def _disk(store: Store) -> Check:
+    usage = store.disk()
+    if usage is None:
+        return Check("disk", "ok", "the database's own; watch it there")
+    total, free = usage
+    said = f"{free >> 20:,} of {total >> 20:,} MB are free"
+    return Check("disk", "look" if free < FREE * total else "ok", said)
+
+
+def _archive(store: Store, where: str | None) -> Check:
+    floor = store.floor()
+    address = where or floor.archive
+    if address is None:
+        return Check("archive", "ok", "none")
+    last = Archive(address).manifest().last
+    if last < floor.seq:
+        return Check("archive", "wrong", f"{address} ends with event {last:,}, the log begins after {floor.seq:,}")
+    return Check("archive", "ok", f"{address}, up to event {last:,}")

@@ -1,0 +1,126 @@
+"""All events from the first on, wherever they are: those before the floor in the archive, the others in the log."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from recurrank.catalogue import Catalogue
+from recurrank.serving import chain
+from recurrank.serving.archive import Archive
+from recurrank.serving.changes import stocked_at
+from recurrank.serving.events import Event, Kind
+from recurrank.serving.fold import Fold, new_fold
+from recurrank.serving.request_fold import RequestFold
+from recurrank.serving.spec import LoggedSpec
+from recurrank.serving.store.base import Snapshot, Store, StoredRanker
+
+CHUNK = 10_000
+
+
+class History:
+    """The events of a store and its archive.
+
+    Args:
+        store: the log.
+        archive: where its archive is, if not where the store says.
+
+    Attributes:
+        floor: how far back the log reaches.
+        complete: whether all events are there.
+
+    """
+
+    def __init__(self, store: Store, archive: str | None = None) -> None:
+        self.store, self.floor = store, store.floor()
+        where = archive or self.floor.archive
+        self._archive = Archive(where) if where and self.floor.seq else None
+        self.complete = self.floor.seq == 0 or self._archive is not None
+
+    def raw(self) -> Iterator[tuple[Any, ...]]:
+        """All events as they are stored, with their links. ValueError where they are not all there."""
+        yield from self.archived()
+        yield from self._logged(self.floor.seq)
+
+    def events(self, ranker: int | None = None) -> Iterator[Event]:
+        """All events, or those of a ranker, with the slates that they are about."""
+        shown: dict[int, bytes] = {}  # slates that are open
+        for *fields, _ in self.archived(ranker):
+            event = Event(*fields)
+            if event.kind == Kind.SERVED:
+                shown[event.seq] = event.payload
+            elif event.served:
+                event = event._replace(payload=shown.get(event.served, b""))
+                if event.kind != Kind.REPORTED:
+                    shown.pop(event.served, None)
+            yield event
+        after = self.floor.seq
+        while events := self.store.events(after, CHUNK, ranker):
+            yield from events
+            after = events[-1].seq
+
+    def told(self) -> Iterator[tuple[Event, str | None]]:
+        """All events that there are, with the slates that they are about and these slates' ids."""
+        shown: dict[int, tuple[bytes, str | None]] = {}  # slates that are open
+        older: dict[int, str] | None = None  # ids of slates whose events do not have them
+        for *fields, link in self.raw() if self.complete else self._logged(0):
+            event, slate = Event(*fields), None
+            if event.kind == Kind.SERVED:
+                slate = chain.slate_of(link[chain.SIZE :]) if link else None
+                if slate is None:
+                    older = dict(self._rows()) if older is None else older
+                    slate = older.get(event.seq)
+                shown[event.seq] = (event.payload, slate)
+            elif event.served:
+                payload, slate = shown.get(event.served, (b"", None))
+                event = event._replace(payload=payload)
+                if event.kind != Kind.REPORTED:
+                    shown.pop(event.served, None)
+            yield event, slate
+
+    def _rows(self) -> Iterator[tuple[int, str]]:
+        after = ""
+        while found := self.store.slates(after, CHUNK):
+            yield from ((row.served, row.slate) for row in found)
+            after = found[-1].slate
+
+    def _logged(self, after: int) -> Iterator[tuple[Any, ...]]:
+        while found := self.store.raw(after, CHUNK):
+            yield from found
+            after = found[-1][0]
+
+    def archived(self, ranker: int | None = None) -> Iterator[tuple[Any, ...]]:
+        """The events below the floor, or those of a ranker, as they are stored. ValueError where they were dropped."""
+        if not self.complete:
+            raise ValueError(f"store: the events up to {self.floor.seq:,} were dropped")
+        if self._archive is not None:
+            yield from self._archive.events(self.floor.seq, ranker)
+
+
+def load_fold(store: Store, stored: StoredRanker, spec: LoggedSpec, catalogue: Catalogue, snapshot: Snapshot) -> Fold:
+    """What a snapshot has; ValueError when it cannot be used."""
+    if spec.takes_requests:
+        return RequestFold.restore(snapshot.state, lambda seq: stocked_at(store, stored.number, catalogue, seq), spec.rollout)
+    return Fold.load(snapshot.state, catalogue, spec.streams, spec.rollout)
+
+
+def first_fold(store: Store, stored: StoredRanker, spec: LoggedSpec, catalogue: Catalogue) -> Fold:
+    """A ranker where there is no snapshot: before its first event; where the log does not reach back so far, what the archive
+    gives up to where the log begins.
+    """
+    fold, history = new_fold(spec, catalogue), History(store)
+    if history.floor.seq:
+        if not history.complete:
+            raise ValueError(
+                f"none of its snapshots can be used, and its events up to {history.floor.seq:,} were dropped; restore a backup"
+            )
+        part: list[Event] = []
+        for event in history.events(stored.number):
+            if event.seq > history.floor.seq:
+                break
+            part.append(event)
+            if len(part) == CHUNK:
+                fold.apply(part)
+                part = []
+        fold.apply(part)
+    return fold

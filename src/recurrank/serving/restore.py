@@ -1,0 +1,148 @@
+"""A store from a backup, as it was then or at an event before: the log is cut there, and the rows beside it say the same."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import shutil
+import sqlite3
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+
+from recurrank.serving import chain
+from recurrank.serving.backup import SCHEME, check_copy
+from recurrank.serving.checkpoint import NAME as CHECKPOINT
+from recurrank.serving.events import Kind
+from recurrank.serving.store.base import Floor, Status
+from recurrank.serving.store.sql import FLOOR
+from recurrank.serving.store.sqlite import migrate
+
+
+class Restored(NamedTuple):
+    """What was restored: where, its last event, how many later ones were left out, and whether there were keys."""
+
+    path: Path
+    events: int
+    left_out: int
+    keys: bool
+
+
+def restore(source: Path, address: str, at: str | None = None) -> Restored:
+    """Make a store from the backup ``source``, whole or not at all; ``at`` is an event or a time, the last to be restored.
+
+    ValueError, and nothing is made, for what cannot be restored.
+    """
+    if address.startswith(("postgresql://", "postgres://")):
+        raise ValueError("store: PostgreSQL has its own ways to restore a database; use pg_restore, see the handbook")
+    if not address.startswith(SCHEME):
+        raise ValueError(f"store: {address!r} is not a file; give sqlite:///recurrank.db")
+    path = Path(address.removeprefix(SCHEME))
+    keys, keys_to = source.with_name(source.name + ".keys"), path.with_name(path.name + ".keys")
+    if not source.is_file():
+        raise ValueError(f"{source}: there is no such file; give what `recurrank backup` wrote")
+    if not path.absolute().parent.is_dir():
+        raise ValueError(f"{path}: its folder does not exist; make it first")
+    for taken in (path, keys_to, path.with_name(path.name + "-wal")):
+        if taken.exists():
+            raise ValueError(f"{taken}: it is there already; stop its server and move it away first")
+    partial = path.with_name(path.name + ".partial")
+    try:
+        shutil.copy(source, partial)
+        with contextlib.closing(sqlite3.connect(partial, isolation_level=None)) as database:
+            check_copy(database, source)
+            migrate(database)
+            last = database.execute("SELECT seq FROM head").fetchone()[0]
+            until = last if at is None else _event(database, at, last)
+            if until < last:
+                database.execute("BEGIN IMMEDIATE")
+                _cut(database, until)
+                database.execute("COMMIT")
+        if keys.is_file():
+            shutil.copy(keys, keys_to)
+        partial.replace(path)
+    except sqlite3.Error as error:
+        raise ValueError(f"{source}: it cannot be restored: {error}") from error
+    finally:
+        for left in ("", "-wal", "-shm", "-journal"):
+            partial.with_name(partial.name + left).unlink(missing_ok=True)
+    return Restored(path, until, last - until, keys_to.is_file())
+
+
+def _event(database: sqlite3.Connection, at: str, last: int) -> int:
+    """The last event to be restored."""
+    if re.fullmatch(r"[0-9]{1,18}", at):
+        if not 0 < int(at) <= last:
+            raise ValueError(f"at: there is no event {at}; the backup has those up to {last}")
+        return int(at)
+    try:
+        moment = datetime.fromisoformat(at)
+    except ValueError as error:
+        raise ValueError(f"at: {at!r} is neither an event's number nor a time such as 2026-11-18T06:00:00") from error
+    moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+    found = database.execute("SELECT max(seq) FROM events WHERE at <= ?", (moment.timestamp(),)).fetchone()[0]
+    if not found:
+        raise ValueError(f"at: there is no event before {at}")
+    return int(found)
+
+
+def _cut(database: sqlite3.Connection, until: int) -> None:
+    """Remove all events after one, and what follows from them."""
+    stored = database.execute("SELECT value FROM meta WHERE name = ?", (FLOOR,)).fetchone()
+    floor = msgspec.msgpack.decode(stored[0], type=Floor) if stored else Floor()
+    if until <= floor.seq:
+        raise ValueError(f"at: the log of this backup begins after event {floor.seq}; give a later one, or an older backup")
+    gone = "SELECT name FROM rankers WHERE number IN (SELECT ranker FROM events WHERE seq > ? AND kind = ?)"
+    for (name,) in database.execute(gone, (until, int(Kind.DELETED))):
+        raise ValueError(f"at: ranker {name!r} was deleted after event {until}, its items with it; give an older backup")
+    _check_snapshots(database, floor, until)
+    _reopen(database, floor, until)
+    for (number,) in database.execute(
+        "SELECT ranker FROM events WHERE seq > ? AND kind = ?", (until, int(Kind.CREATED))
+    ).fetchall():
+        for table, column in (("rankers", "number"), ("catalogues", "ranker"), ("snapshots", "ranker")):
+            database.execute(f"DELETE FROM {table} WHERE {column} = ?", (number,))
+    database.execute("DELETE FROM snapshots WHERE seq > ?", (until,))
+    database.execute("DELETE FROM slates WHERE served > ?", (until,))
+    database.execute("DELETE FROM events WHERE seq > ?", (until,))
+    for (number,) in database.execute("SELECT number FROM rankers WHERE stock > ?", (until,)).fetchall():
+        last = "SELECT coalesce(max(seq), 0) FROM events WHERE kind IN (7, 8) AND ranker = ?"
+        database.execute(f"UPDATE rankers SET stock = ({last}) WHERE number = ?", (number, number))
+        database.execute("DELETE FROM meta WHERE name = ?", (f"items/{number}",))  # the log makes up for it
+    database.execute("DELETE FROM meta WHERE name = ?", (CHECKPOINT,))
+    link = database.execute("SELECT link FROM events WHERE seq = ?", (until,)).fetchone()[0]
+    database.execute("UPDATE head SET seq = ?, digest = ?", (until, (link or chain.START)[: chain.SIZE]))
+
+
+def _check_snapshots(database: sqlite3.Connection, floor: Floor, until: int) -> None:
+    """Where old events were dropped, every ranker needs a snapshot that is old enough."""
+    if floor.seq == 0 or floor.archive is not None:
+        return
+    query = "SELECT name FROM rankers WHERE NOT deleted AND number NOT IN (SELECT ranker FROM snapshots WHERE seq <= ?)"
+    made = "SELECT ranker FROM events WHERE kind = 1 AND seq > ?"
+    for (name,) in database.execute(f"{query} AND number NOT IN ({made})", (until, floor.seq)):
+        raise ValueError(
+            f"at: ranker {name!r} has no snapshot before event {until}, and its events were dropped; give a later one"
+        )
+
+
+def _reopen(database: sqlite3.Connection, floor: Floor, until: int) -> None:
+    """Slates that were reported on or ended later: they are as they were."""
+    after = "SELECT DISTINCT served FROM events WHERE seq > ? AND served > 0 AND served <= ?"
+    later = [served for (served,) in database.execute(after, (until, until))]
+    if later and min(later) <= floor.seq:
+        raise ValueError(
+            f"at: slates that were served before event {floor.seq}, where the log begins, were open then; give a later event"
+        )
+    query = "SELECT served, clicks FROM events WHERE kind = ? AND seq <= ? ORDER BY seq"
+    clicks = dict(database.execute(query, (int(Kind.REPORTED), until)))
+    names = {}
+    for seq, link in database.execute(f"SELECT seq, link FROM events WHERE seq IN ({after})", (until, until)):
+        names[seq] = chain.slate_of((link or b"")[chain.SIZE :])
+    if None in names.values():  # written by an older version
+        names |= {served: slate for slate, served in database.execute("SELECT slate, served FROM slates")}
+    for served in later:
+        row = (int(Status.OPEN), clicks.get(served, b""), names[served])
+        database.execute("UPDATE slates SET status = ?, clicks = ? WHERE slate = ?", row)
