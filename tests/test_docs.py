@@ -22,7 +22,8 @@ from recurrank.cli import COMMANDS, group
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")])
-TUTORIALS = [page for page in PAGES if page.parent.name == "tutorials" or page.name in ("requests.md", "logs.md")]
+FOLLOWED = ("handbook.md", "requests.md", "logs.md")
+TUTORIALS = [page for page in PAGES if page.parent.name == "tutorials" or page.name in FOLLOWED]
 """Pages whose steps are followed one after the other, with a server where they start one."""
 
 
@@ -75,7 +76,7 @@ def test_every_step_of_a_tutorial_works_and_says_what_the_page_says(page, tmp_pa
 
 
 def test_a_tutorial_for_each_kind_of_user():
-    assert [page.stem for page in TUTORIALS] == ["logs", "requests", "engineer", "operator", "researcher"]
+    assert [page.stem for page in TUTORIALS] == ["handbook", "logs", "requests", "engineer", "operator", "researcher"]
 
 
 def anchors(page: Path) -> set[str]:

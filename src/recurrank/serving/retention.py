@@ -112,6 +112,12 @@ class Retention:
         self._cleared = -1  # the floor up to which everything is removed
         self._process: subprocess.Popen[bytes] | None = None
         self._work = work or self._work_apart
+        self._thread: threading.Thread | None = None
+
+    def start(self, learning: Callable[[], bool]) -> None:
+        """Do it in a thread, while ``learning`` says that this server learns."""
+        self._thread = threading.Thread(target=self.run, args=(learning,), name="recurrank-retain", daemon=True)
+        self._thread.start()
 
     def run(self, learning: Callable[[], bool]) -> None:
         """Step after step until it is stopped, while this server learns."""
@@ -131,6 +137,8 @@ class Retention:
         process = self._process
         if process is not None:
             process.kill()
+        if self._thread is not None:
+            self._thread.join(0.5)
 
     def step(self) -> int:
         """Remove what may go now; how many events."""

@@ -145,8 +145,7 @@ class Service:
         if start:
             self._thread = threading.Thread(target=self.learner.run, name="recurrank-learn", daemon=True)
             self._thread.start()
-            retaining = (lambda: self.learner.learning,)
-            threading.Thread(target=self.retention.run, args=retaining, name="recurrank-retain", daemon=True).start()
+            self.retention.start(lambda: self.learner.learning)
 
     def create(self, name: str, spec: RankerSpec, catalogue: Catalogue) -> bool:
         """A new ranker; True if it is new, False if the same one existed. Conflict when the name is another one's."""

@@ -1,5 +1,23 @@
 """Where the log is kept: SQLite in a file, or PostgreSQL. ``open_store`` takes an address."""
 
-from recurrank.serving.store.base import Store, StoreError, open_store
+from recurrank.serving.store.base import Store, StoreError
 
 __all__ = ["Store", "StoreError", "open_store"]
+
+
+def open_store(address: str, read_only: bool = False) -> Store:
+    """``sqlite:///file.db`` or ``postgresql://...``; ValueError for another address.
+
+    Read-only, a file may be in use by a server at the same time.
+    """
+    scheme, separator, rest = address.partition("://")
+    if scheme == "sqlite" and separator and rest.startswith("/") and len(rest) > 1:
+        from recurrank.serving.store.sqlite import SqliteStore
+
+        return SqliteStore(rest[1:], read_only)
+    if scheme in ("postgresql", "postgres") and separator:
+        from recurrank.serving.store.postgres import PostgresStore
+
+        return PostgresStore(address, read_only)
+    shown = f"{scheme}://..." if separator else repr(address)
+    raise ValueError(f"store: {shown} is not an address of a store; give sqlite:///recurrank.db or postgresql://user@host/name")

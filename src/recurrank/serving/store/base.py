@@ -69,7 +69,6 @@ __all__ = [
     "Store",
     "StoreError",
     "StoredRanker",
-    "open_store",
 ]
 
 
@@ -384,21 +383,3 @@ class Store(abc.ABC):
     @abc.abstractmethod
     def close(self) -> None:
         """Let go of everything."""
-
-
-def open_store(address: str, read_only: bool = False) -> Store:
-    """``sqlite:///file.db`` or ``postgresql://...``; ValueError for another address.
-
-    Read-only, a file may be in use by a server at the same time.
-    """
-    scheme, separator, rest = address.partition("://")
-    if scheme == "sqlite" and separator and rest.startswith("/") and len(rest) > 1:
-        from recurrank.serving.store.sqlite import SqliteStore
-
-        return SqliteStore(rest[1:], read_only)
-    if scheme in ("postgresql", "postgres") and separator:
-        from recurrank.serving.store.postgres import PostgresStore
-
-        return PostgresStore(address, read_only)
-    shown = f"{scheme}://..." if separator else repr(address)
-    raise ValueError(f"store: {shown} is not an address of a store; give sqlite:///recurrank.db or postgresql://user@host/name")

@@ -1,0 +1,72 @@
+"""``recurrank doctor``: one line per check, and an exit code for the worst of them."""
+
+from __future__ import annotations
+
+import json
+import os
+import sqlite3
+import subprocess
+import sys
+
+import pytest
+from tests.serving.growing import Running
+
+from recurrank.serving.auth import create, open_keys
+from recurrank.serving.store.sqlite import MIGRATIONS
+
+
+def doctor(*arguments: str) -> tuple[int, dict[str, tuple[str, str]]]:
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-m", "recurrank", "doctor", "--json", *arguments], capture_output=True, text=True
+    )
+    assert done.stderr == ""
+    return done.returncode, {one["name"]: (one["verdict"], one["detail"]) for one in json.loads(done.stdout)}
+
+
+@pytest.fixture
+def store(tmp_path):
+    running = Running(f"sqlite:///{tmp_path}/log.db", None)
+    running.rounds(50)
+    running.service.close()
+    create(open_keys(running.address), "shop", ["admin"])
+    return running.address
+
+
+def test_what_is_well_and_what_is_not(tmp_path, store):
+    (tmp_path / "x.toml").write_text(f'store = "{store}"\nport = 8081\n')
+    code, found = doctor("--config", str(tmp_path / "x.toml"))
+    assert found["configuration"][0] == "ok"
+    assert found["store"][0] == "ok"
+    assert "2 rankers" in found["store"][1]
+    assert found["keys"] == ("ok", "1 keys")
+    assert code == max({"ok": 0, "look": 1, "wrong": 2}[verdict] for verdict, _ in found.values())
+    assert code < 2
+
+    (tmp_path / "x.toml").write_text("prot = 8081\n")
+    code, found = doctor("--config", str(tmp_path / "x.toml"), "--store", store)
+    assert code == 2
+    assert "'prot' is not an option" in found["configuration"][1]
+
+    os.chmod(tmp_path / "log.db.keys", 0o644)
+    code, found = doctor("--store", store)
+    assert (code, found["keys"][0]) == (2, "wrong")
+    os.chmod(tmp_path / "log.db.keys", 0o600)
+
+    with sqlite3.connect(tmp_path / "log.db") as database:
+        database.execute("UPDATE events SET at = at + 1e6")
+    assert doctor("--store", store)[1]["clock"][0] == "wrong"
+    with sqlite3.connect(tmp_path / "log.db") as database:
+        database.execute("DELETE FROM events WHERE seq = (SELECT max(seq) FROM events)")
+    assert "missing" in doctor("--store", store)[1]["store"][1]
+    with sqlite3.connect(tmp_path / "log.db") as database:
+        database.execute("INSERT INTO migrations VALUES (?, 0)", (len(MIGRATIONS) + 1,))
+    code, found = doctor("--store", store)
+    assert code == 2
+    assert "newer version" in found["store"][1]
+
+
+def test_no_store_yet(tmp_path):
+    code, found = doctor("--store", f"sqlite:///{tmp_path}/none.db")
+    assert code == 1
+    assert found["store"][0] == found["keys"][0] == "look"
+    assert list(tmp_path.iterdir()) == []
