@@ -22,13 +22,15 @@ from tests.serving.growing import Time
 from tests.serving.running import InThread, until
 
 from recurrank.catalogue import Catalogue
+from recurrank.serving.events import Kind
+from recurrank.serving.experiment import turned
 from recurrank.serving.http.app import make_app
 from recurrank.serving.retention import Policy, Retention
 from recurrank.serving.retention_worker import answer
 from recurrank.serving.service import Service, Settings
 from recurrank.serving.spec import RankerSpec
 from recurrank.serving.store import open_store
-from recurrank.serving.store.base import Report, Serve
+from recurrank.serving.store.base import Change, Report, Serve
 from recurrank.serving.store.postgres import LEARN
 
 OPS = Path(__file__).parents[2] / "ops"
@@ -209,6 +211,14 @@ def altered_snapshot(running):
     yield
 
 
+@contextlib.contextmanager
+def stopped(running):
+    hosted = running.service.hosted("films")
+    stop = turned(hosted.mode.settings, "it has fewer clicks")  # as the learner writes it
+    running.service.store.commit([Change(hosted.stored.number, Kind.ROLLOUT, stop, hosted.changed)])
+    yield
+
+
 FAULTS = {
     "RecurrankStoreFailed": (store_failed, {}),
     "RecurrankCommitsSlow": (store_failed, {}),
@@ -221,6 +231,7 @@ FAULTS = {
     "RecurrankReportsMissing": (nobody_reports, {"window": 0.2}),
     "RecurrankManyOpenSlates": (many_open, {}),
     "RecurrankRankerBroken": (broken, {}),
+    "RecurrankBrake": (stopped, {}),
     "RecurrankRetentionFailed": (altered_snapshot, {"policy": Policy(events=1000)}),
 }
 

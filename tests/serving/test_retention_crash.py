@@ -86,7 +86,7 @@ def test_killed_while_old_events_go_and_the_store_is_copied(tmp_path, soaking):
     acknowledged = []
     with forking(SERVERS) as servers:
         for round_ in range(SOAK_KILLS if soaking else KILLS):
-            acknowledged += crashed(servers, address, round_, 300, 1500)
+            acknowledged += crashed(servers, address, round_, 800, 2500)
             store = open_store(address)
             try:
                 assert verify(store).faults == []

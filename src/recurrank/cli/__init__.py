@@ -31,6 +31,7 @@ COMMANDS = {
     "log": "The log of a service: verify, replay, export.",
     "backup": "A copy of a service's store while it runs.",
     "restore": "A store from a backup, as it was then or earlier.",
+    "erase": "Remove what names a visitor from log, archive, exports.",
     "doctor": "Check what a server needs: store, keys, disk, clock.",
     "compile": "Compile rankers beforehand, at installation.",
     "rankers": "List the ranking algorithms.",

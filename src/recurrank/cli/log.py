@@ -29,7 +29,7 @@ def verify(store: str, archive: str | None, as_json: bool) -> None:
     """
     from recurrank.serving.verify import verify as verify_log
 
-    with _opened(store) as opened:
+    with opened_store(store) as opened:
         events, chained, faults = verify_log(opened, archive)
     if as_json:
         print_json({"events": events, "chained_from": chained, "faults": faults})
@@ -52,7 +52,7 @@ def replay(store: str, archive: str | None, as_json: bool) -> None:
     """
     from recurrank.serving.audit import replay as replay_log
 
-    with _opened(store) as opened:
+    with opened_store(store) as opened:
         findings = [replay_log(opened, stored, archive) for stored in opened.rankers()]
     if as_json:
         print_json([finding._asdict() for finding in findings])
@@ -80,7 +80,7 @@ def export(path: Path, store: str, archive: str | None, kind: str) -> None:
     output_path(path, (".parquet",) if kind == "parquet" else (".jsonl", ".ndjson"))
     events = path if kind == "parquet" else path.with_name(path.name + ".events.parquet")
     try:
-        with _opened(store) as opened:
+        with opened_store(store) as opened:
             count = export_log(opened, events, archive)
         if kind == "ubi":
             from recurrank.logs.formats.ubi import write
@@ -116,7 +116,8 @@ def import_(sources: tuple[Path, ...], out: Path, kind: str | None, skip_bad: bo
     click.echo(f"{found.pages:,} pages ({found.format}){left_out}: {out}")
 
 
-def _opened(address: str) -> Any:
+def opened_store(address: str) -> Any:
+    """A store that is there, to be closed at the end of a ``with``."""
     from contextlib import closing
 
     from recurrank.serving.store import StoreError, open_store

@@ -16,7 +16,7 @@ import json
 import os
 import shutil
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO, Any
@@ -183,6 +183,39 @@ class Archive:
             step = Step(writer.first, writer.last, before.hex(), writer.digest.hex(), files)
             self._write_manifest(Manifest(FORMAT, [*manifest.steps, step]), folder)
         return step
+
+    def replace(self, change: Callable[[Raw], Raw]) -> int:
+        """Rewrite the files with events that ``change`` changes, and forget the others; how many events were changed.
+
+        A new file and the manifest are written before an old file goes.
+        """
+        manifest, total = self.manifest(), 0
+        for place, step in enumerate(manifest.steps):
+            files = []
+            for file in step.files:
+                rows = list(map(change, before := list(self._rows(file))))
+                changed = sum(new != old for new, old in zip(rows, before, strict=True))
+                files.append(self._rewritten(file, rows) if changed else file)
+                total += changed
+            if files != step.files:
+                manifest.steps[place] = msgspec.structs.replace(step, files=files)
+        if total:
+            with self._workshop() as folder:
+                self._write_manifest(manifest, folder)
+        self._tidy(manifest)
+        return total
+
+    def _rewritten(self, file: File, rows: list[Raw]) -> File:
+        """A file with other rows under another name."""
+        stem, _, number = file.path.removesuffix(".parquet").partition("~")
+        path = f"{stem}~{int(number or 0) + 1}.parquet"
+        with self._workshop() as folder:
+            writer = _Writer(folder)
+            for row in rows:
+                writer.add(row)
+            [made] = writer.finish()
+            self._put(folder / made.path.replace("/", "-"), path)
+        return File(path, file.ranker, file.day, file.rows, made.sha256)
 
     def _tidy(self, manifest: Manifest) -> None:
         """Remove files that are not in the manifest: whoever wrote them was killed."""

@@ -12,6 +12,7 @@ from recurrank.serving.fold import Fold, digest_of, intact, new_fold, unpack_cat
 from recurrank.serving.history import History, load_fold
 from recurrank.serving.spec import LoggedSpec
 from recurrank.serving.store.base import Pin, Store, StoredRanker
+from recurrank.serving.trial import trial_of
 
 CHUNK = 10_000
 
@@ -99,6 +100,8 @@ def export(store: Store, path: Path, archive: str | None = None) -> int:
             ("kind", pa.string()),
             ("served", pa.int64()),
             ("slate", pa.string()),
+            ("subject", pa.string()),
+            ("arm", pa.string()),
             ("items", pa.list_(pa.string())),
             ("clicks", pa.list_(pa.bool_())),
             ("propensity", pa.list_(pa.float64())),
@@ -132,6 +135,8 @@ def _row(event: Event, slate: str | None, stored: StoredRanker | None, ids: dict
         "kind": Kind(event.kind).name.lower(),
         "served": event.served or None,
         "slate": slate,
+        "subject": None,
+        "arm": None,
         "items": None,
         "clicks": None,
         "propensity": None,
@@ -141,6 +146,13 @@ def _row(event: Event, slate: str | None, stored: StoredRanker | None, ids: dict
     if stored and event.payload and event.kind not in CHANGES:
         row["propensity"], row["joint"], row["conditional"] = unpack_chances(event.payload, stored.positions)
         row["items"] = names_of(event, stored.positions, ids[stored.number])
+        row["subject"], row["arm"] = _trial(event.payload)
     if stored and event.kind in (Kind.LEARNED, Kind.REPORTED):
         row["clicks"] = unpack_clicks(event.clicks, stored.positions)[: shown_in(event.payload, stored.positions)].tolist()
     return row
+
+
+def _trial(payload: bytes) -> tuple[str | None, str | None]:
+    """Whom a slate was for, and its arm in an experiment."""
+    beside = trial_of(payload)
+    return beside.subject, beside.arm or None

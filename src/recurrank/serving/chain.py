@@ -13,7 +13,8 @@ from collections.abc import Iterable
 from hashlib import blake2b
 from typing import Any
 
-from recurrank.serving.events import Event
+from recurrank.serving.events import Event, Kind
+from recurrank.serving.trial import erased, has_trial
 
 SIZE = 16
 START = bytes(SIZE)
@@ -25,8 +26,19 @@ _FIELDS = struct.Struct("<16sqqqqdII")
 def link(before: bytes, event: Event, beside: bytes = b"") -> bytes:
     """An event's link: its digest, then what it says about the rows beside the log."""
     seq, ranker, kind, served, clicks, payload, at = event
+    payload = _lasting(kind, payload)
     fields = _FIELDS.pack(before, seq, ranker, kind, served, at, len(clicks), len(payload))
     return blake2b(b"".join((fields, clicks, payload, beside)), digest_size=SIZE).digest() + beside
+
+
+def _lasting(kind: int, payload: bytes) -> bytes:
+    """What a payload's digest is made of: for a slate, what stays of it when its subject is erased (``trial.py``)."""
+    if kind != Kind.SERVED or not has_trial(payload):
+        return payload
+    try:
+        return erased(payload)
+    except ValueError:  # it was altered
+        return payload
 
 
 def links(before: bytes, events: list[Event], beside: list[bytes]) -> list[bytes]:
@@ -73,7 +85,10 @@ def digest_in(beside: bytes) -> bytes:
 
 def seal(fields: Iterable[tuple[Any, ...]]) -> bytes:
     """One digest for a set of events as they are stored, in whichever order they come."""
-    total = sum(int.from_bytes(blake2b(repr(row).encode(), digest_size=SIZE).digest(), "big") for row in fields)
+    total = 0
+    for row in fields:
+        lasting = (*row[:5], _lasting(row[2], row[5]), *row[6:])
+        total += int.from_bytes(blake2b(repr(lasting).encode(), digest_size=SIZE).digest(), "big")
     return (total % (1 << 8 * SIZE)).to_bytes(SIZE, "big")
 
 

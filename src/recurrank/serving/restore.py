@@ -15,7 +15,7 @@ import msgspec
 from recurrank.serving import chain
 from recurrank.serving.backup import SCHEME, check_copy
 from recurrank.serving.checkpoint import NAME as CHECKPOINT
-from recurrank.serving.events import Kind
+from recurrank.serving.events import CHANGES, Kind
 from recurrank.serving.store.base import Floor, Status
 from recurrank.serving.store.sql import FLOOR
 from recurrank.serving.store.sqlite import migrate
@@ -107,9 +107,11 @@ def _cut(database: sqlite3.Connection, until: int) -> None:
     database.execute("DELETE FROM snapshots WHERE seq > ?", (until,))
     database.execute("DELETE FROM slates WHERE served > ?", (until,))
     database.execute("DELETE FROM events WHERE seq > ?", (until,))
+    kinds = ", ".join(str(int(kind)) for kind in CHANGES)
     for (number,) in database.execute("SELECT number FROM rankers WHERE stock > ?", (until,)).fetchall():
-        last = "SELECT coalesce(max(seq), 0) FROM events WHERE kind IN (7, 8) AND ranker = ?"
-        database.execute(f"UPDATE rankers SET stock = ({last}) WHERE number = ?", (number, number))
+        last = f"SELECT coalesce(max(seq), 0) FROM events WHERE kind IN ({kinds}) AND ranker = ?"
+        changed = database.execute(last, (number,)).fetchone()[0] or floor.changes.get(number, 0)
+        database.execute("UPDATE rankers SET stock = ? WHERE number = ?", (changed, number))
         database.execute("DELETE FROM meta WHERE name = ?", (f"items/{number}",))  # the log makes up for it
     database.execute("DELETE FROM meta WHERE name = ?", (CHECKPOINT,))
     link = database.execute("SELECT link FROM events WHERE seq = ?", (until,)).fetchone()[0]

@@ -21,7 +21,7 @@ import msgspec
 from recurrank.plugins import load_inherited
 from recurrank.serving import chain
 from recurrank.serving.archive import Archive, day_of
-from recurrank.serving.events import Kind
+from recurrank.serving.events import CHANGES, Kind
 from recurrank.serving.fold import Fold, intact, unpack_catalogue
 from recurrank.serving.history import CHUNK, first_fold, load_fold
 from recurrank.serving.spec import LoggedSpec
@@ -72,7 +72,7 @@ def prepare(store: Store, order: Order) -> Prepared:
     opened = sorted(step.open)
     packed = b"".join(seq.to_bytes(8, "little") for seq in opened)
     seal = chain.seal(step.open[seq] for seq in opened)
-    return Prepared(Floor(step.last, step.digest, packed, seal, order.archive), verified)
+    return Prepared(Floor(step.last, step.digest, packed, seal, order.archive, step.changes), verified)
 
 
 def _verified(store: Store, floor: Floor) -> dict[int, int]:
@@ -150,7 +150,7 @@ class _Step:
         self._store, self._until = store, until
         self._living = {stored.number for stored in store.rankers()}
         self._verified = verified
-        self.last, self.digest = floor.seq, floor.digest
+        self.last, self.digest, self.changes = floor.seq, floor.digest, dict(floor.changes)
         before = set(floor.open_events())
         self.open: dict[int, tuple[Any, ...]] = {}  # slates that are open after the last event: the events that served them
         after = 0
@@ -178,6 +178,8 @@ class _Step:
             self.open[seq] = row
         elif kind in (Kind.LEARNED, Kind.DROPPED):
             self.open.pop(served, None)
+        elif kind in CHANGES:
+            self.changes[ranker] = seq
         elif kind == Kind.DELETED:
             self.open = {seq: row for seq, row in self.open.items() if row[1] != ranker}
         self.last = seq

@@ -7,12 +7,16 @@ follows.
 
 from __future__ import annotations
 
+import hashlib
+import secrets
 from typing import Any, Literal
 
 import msgspec
 
 Arm = Literal["", "baseline", "ranker", "interleaved"]
 _FLAG = 0x40
+SALT = 8
+"""Bytes of a salt."""
 
 
 class Trial(msgspec.Struct, array_like=True, frozen=True):
@@ -23,6 +27,7 @@ class Trial(msgspec.Struct, array_like=True, frozen=True):
         arm: whose order was shown; empty outside an experiment.
         would_show: the ids that the ranker would have shown, in shadow mode.
         credit: of interleaved slates, how probable it is that the ranker contributed the item at each position.
+        salt: random, where there is a subject; where the subject was erased, a digest of both, which stands for them.
 
     """
 
@@ -30,6 +35,7 @@ class Trial(msgspec.Struct, array_like=True, frozen=True):
     arm: Arm = ""
     would_show: list[str] | None = None
     credit: list[int | float] | None = None
+    salt: bytes | None = None
 
     @property
     def foreign(self) -> bool:
@@ -46,6 +52,8 @@ def attach(slate: bytes, trial: Trial) -> bytes:
     >>> trial_of(attach(bytes(8), Trial("visitor-7"))).subject
     'visitor-7'
     """
+    if trial.subject is not None and trial.salt is None:
+        trial = msgspec.structs.replace(trial, salt=secrets.token_bytes(SALT))
     packed = _pack(trial)
     return b"".join((slate[:3], bytes((slate[3] ^ _FLAG,)), slate[4:], packed, len(packed).to_bytes(4, "little")))
 
@@ -70,6 +78,22 @@ def trial_of(payload: bytes) -> Trial:
         return _unpack(memoryview(payload)[_end(payload) : -4])
     except msgspec.MsgspecError as error:
         raise ValueError(f"slate: what stands beside it cannot be read ({error})") from error
+
+
+def erased(payload: bytes) -> bytes:
+    """The same without its subject: a digest stands for it, from which it cannot be guessed, since the salt is gone, too.
+
+    The chain is made of this form of every slate (``chain.py``), so that erasing a subject does not break it.
+
+    >>> slate = attach(bytes(8), Trial("visitor-7"))
+    >>> b"visitor-7" in erased(slate), erased(erased(slate)) == erased(slate)
+    (False, True)
+    """
+    trial = trial_of(payload)
+    if trial.subject is None or trial.salt is None:
+        return payload
+    digest = hashlib.blake2b(trial.subject.encode(), key=trial.salt, digest_size=16).digest()
+    return attach(bare(payload), msgspec.structs.replace(trial, subject=None, salt=digest))
 
 
 def _end(payload: Any) -> int:

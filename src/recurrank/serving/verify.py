@@ -19,7 +19,6 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 from recurrank.serving import chain
-from recurrank.serving.changes import Stocked
 from recurrank.serving.events import Event, Kind, slate_size
 from recurrank.serving.history import History
 from recurrank.serving.store.base import Floor, Head, Row, Status, Store, StoreError
@@ -127,10 +126,7 @@ class _Log:
                     self._end(event.seq)
             elif event.kind in (Kind.CREATED, Kind.DELETED):
                 self._follow(event, beside)
-        for number in self.rankers:
-            kept = self.store.floor_items(number)
-            if kept is not None:
-                self.changed[number] = Stocked.unpack(kept).seq
+        self.changed |= self.floor.changes
 
     def _staying(self) -> Iterator[tuple[Any, ...]]:
         after = 0

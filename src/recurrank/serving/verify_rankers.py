@@ -26,7 +26,7 @@ class Faults(list[str]):
 
 
 class Lives(NamedTuple):
-    """What the log says of rankers: what their CREATED events say, which were deleted, the last changes of items, rules or mode."""
+    """What the log says of rankers: what their CREATED events say, which were deleted, and when they last changed."""
 
     created: dict[int, bytes]
     deleted: set[int]

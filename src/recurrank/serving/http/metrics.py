@@ -98,3 +98,7 @@ def _rankers(rankers: list[HostedRanker]) -> Iterator[Metric]:
     for hosted in rankers:
         waiting.add_metric([hosted.stored.name], len(hosted.open))
     yield waiting
+    brake = GaugeMetricFamily("recurrank_brake", "Whether the brake has stopped a ranker.", labels=["ranker"])
+    for hosted in rankers:
+        brake.add_metric([hosted.stored.name], hosted.mode.stopped is not None)
+    yield brake

@@ -343,6 +343,14 @@ class Store(abc.ABC):
         """There may be rows to sweep."""
 
     @abc.abstractmethod
+    def replace_slates(self, payloads: dict[int, bytes]) -> None:
+        """Replace the slates of SERVED events, durably."""
+
+    @abc.abstractmethod
+    def scrub(self) -> None:
+        """Let nothing of what was replaced stay in the database's files."""
+
+    @abc.abstractmethod
     def size(self) -> int:
         """Bytes that the store takes on disk."""
 

@@ -228,6 +228,12 @@ class PostgresStore(SqlStore):
             query, values = _many(head, kinds, [(r.slate, int(r.status), r.clicks) for r in changed])
             t.execute(query + " AS c (slate, status, clicks) WHERE s.slate = c.slate", values)
 
+    def scrub(self) -> None:
+        with self._slow.use() as connection:
+            connection.execute("SET statement_timeout = 0")
+            connection.execute("VACUUM FULL recurrank_events")
+            connection.execute("RESET statement_timeout")
+
     def size(self) -> int:
         query = "SELECT coalesce(sum(pg_total_relation_size(oid)), 0)::bigint FROM pg_class"
         return int(self.all(f"{query} WHERE relname LIKE 'recurrank_%%' AND relkind = 'r'")[0][0])

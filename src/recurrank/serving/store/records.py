@@ -164,6 +164,7 @@ class Floor(msgspec.Struct, frozen=True):
         open: the events up to it that served a slate that was open then, 8 bytes each.
         seal: of those events, so that they can be checked without the archive (:func:`~recurrank.serving.chain.seal`).
         archive: where the events went; None where they were dropped.
+        changes: rankers, and the last event up to it that changed their items, rules or mode.
 
     """
 
@@ -172,6 +173,7 @@ class Floor(msgspec.Struct, frozen=True):
     open: bytes = b""
     seal: bytes = bytes(chain.SIZE)
     archive: str | None = None
+    changes: dict[int, int] = {}
 
     def open_events(self) -> list[int]:
         """The events of :attr:`open`."""

@@ -250,6 +250,11 @@ class SqlStore(Store):
                 if values:
                     self.run(t, f"DELETE FROM @{table} WHERE {column} IN ({_marks(values)})", *values)
 
+    def replace_slates(self, payloads: dict[int, bytes]) -> None:
+        with self.long_transaction() as t:
+            for seq, payload in payloads.items():
+                self.run(t, "UPDATE @events SET payload = ? WHERE seq = ?", payload, seq)
+
     def to_sweep(self) -> bytes | None:
         return self.noted_as(SWEEP)
 

@@ -262,6 +262,18 @@ class SqliteStore(SqlStore):
     def size(self) -> int:
         return sum(path.stat().st_size for end in ("", "-wal") if (path := self.path.with_name(self.path.name + end)).exists())
 
+    def scrub(self) -> None:
+        with self._write_lock, self._read_lock:
+            try:
+                self._writer.execute("VACUUM")
+                self._writer.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+            except sqlite3.Error as error:
+                raise StoreError(f"the store cannot be written: {error}") from error
+        with self._tail_lock:
+            self._tail.clear()
+            self._shown.clear()
+            self._shown_bytes = 0
+
     def disk(self) -> tuple[int, int] | None:
         usage = shutil.disk_usage(self.path.absolute().parent)
         return usage.total, usage.free
