@@ -19,7 +19,7 @@ import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import msgspec
 
@@ -85,7 +85,7 @@ class Archive:
         self._root = address
         if "://" in address:
             try:
-                import fsspec
+                import fsspec  # type: ignore[import-untyped]
             except ImportError as error:
                 raise ValueError(f"archive: {address} needs fsspec; install it, or give a folder") from error
             try:
@@ -103,7 +103,7 @@ class Archive:
         return f"{self._root.rstrip('/')}/{name}"
 
     @contextlib.contextmanager
-    def _open(self, name: str) -> Iterator[IO[bytes]]:
+    def _open(self, name: str) -> Iterator[Any]:
         path = self._path(name)
         with self._remote.open(path, "rb") if self._remote is not None else open(path, "rb") as file:
             yield file

@@ -218,8 +218,8 @@ class PostgresStore(SqlStore):
             t.execute(*_many("INSERT INTO recurrank_events SELECT * FROM", kinds, rows))
             t.execute("UPDATE recurrank_head SET seq = %s, digest = %s", (events[-1].seq, links[-1][: chain.SIZE]))
         if new:
-            kinds, values = "text bigint bigint smallint bytea", [(*r[:3], int(r.status), r.clicks) for r in new]
-            query, columns = _many("INSERT INTO recurrank_slates SELECT * FROM", kinds, values)
+            made = [(*r[:3], int(r.status), r.clicks) for r in new]
+            query, columns = _many("INSERT INTO recurrank_slates SELECT * FROM", "text bigint bigint smallint bytea", made)
             all_of_it = ", ".join(f"{name} = excluded.{name}" for name in ("served", "ranker", "status", "clicks"))
             t.execute(f"{query} ON CONFLICT (slate) DO UPDATE SET {all_of_it}", columns)
         if changed:
