@@ -28,6 +28,7 @@ NAMES = [
     "seeds",
     "logs",
     "rollout",
+    "retention",
 ]
 
 
