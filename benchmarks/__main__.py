@@ -29,6 +29,7 @@ NAMES = [
     "logs",
     "rollout",
     "retention",
+    "servers",
 ]
 
 

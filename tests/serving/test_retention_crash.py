@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 import time
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
@@ -23,7 +24,7 @@ from recurrank.serving.verify import verify
 KILLS, SOAK_KILLS = 4, 50
 STORES = Path(__file__).parent / "stores"
 SERVERS = """
-import os, sys, tempfile, threading
+import os, sys, tempfile, threading, time
 from recurrank import synthetic
 from recurrank.catalogue import Catalogue
 from recurrank.serving.backup import backup
@@ -62,10 +63,13 @@ def serve(address, round_):
             if number % 5:  # every fifth is never answered
                 say("f", slate, service.feedback([Report(slate, (number % 3,), True)])[0])
             number += 1
+            while service.lag() > 100:  # what is not learned cannot go
+                time.sleep(0.005)
 
     def copy():
-        folder, number = Path(address.removeprefix("sqlite:///")).parent, 0
+        folder = Path(address.removeprefix("sqlite:///")).parent
         while True:
+            time.sleep(0.1)
             (folder / "copy.db").unlink(missing_ok=True)
             backup(address, folder / "copy.db")
             (folder / "copy.db").replace(folder / "whole.db")
@@ -87,21 +91,17 @@ def test_killed_while_old_events_go_and_the_store_is_copied(tmp_path, soaking):
     with forking(SERVERS) as servers:
         for round_ in range(SOAK_KILLS if soaking else KILLS):
             acknowledged += crashed(servers, address, round_, 800, 2500)
-            store = open_store(address)
-            try:
+            with closing(open_store(address)) as store:
                 assert verify(store).faults == []
-            finally:
-                store.close()
-    store = open_store(address)
-    floor = store.floor().seq
-    assert floor > 0, "nothing has left the log"
-    assert Archive(f"{tmp_path}/archive").manifest().last >= floor
-    [finding] = [replay(store, stored) for stored in store.rankers()]
-    assert finding.faults == []
-    export(store, tmp_path / "all.parquet")
+    with closing(open_store(address)) as store:
+        floor = store.floor().seq
+        assert floor > 0, "nothing has left the log"
+        assert Archive(f"{tmp_path}/archive").manifest().last >= floor
+        [finding] = [replay(store, stored) for stored in store.rankers()]
+        assert finding.faults == []
+        export(store, tmp_path / "all.parquet")
     table = pq.read_table(tmp_path / "all.parquet").to_pydict()
     events = list(zip(table["kind"], table["slate"], table["items"], strict=True))
-    store.close()
     served = {slate: items for kind, slate, items in events if kind == "served"}
     assert len(served) == sum(kind == "served" for kind, _, _ in events)  # nothing is doubled
     ends = [slate for kind, slate, _ in events if kind in ("learned", "dropped")]
@@ -113,9 +113,8 @@ def test_killed_while_old_events_go_and_the_store_is_copied(tmp_path, soaking):
         elif said == "learned":
             assert ("learned", slate, served[slate]) in events or slate in ends
     restore(tmp_path / "whole.db", f"sqlite:///{tmp_path}/again.db")
-    store = open_store(f"sqlite:///{tmp_path}/again.db")
-    assert verify(store, f"{tmp_path}/archive").faults == []
-    store.close()
+    with closing(open_store(f"sqlite:///{tmp_path}/again.db")) as store:
+        assert verify(store, f"{tmp_path}/archive").faults == []
 
 
 def test_killed_while_a_store_is_brought_up_to_date(tmp_path, soaking):

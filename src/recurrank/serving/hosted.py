@@ -63,7 +63,7 @@ class Settings(NamedTuple):
     )
     poll: float = 0.02  # how often the learner reads the log: in large pieces, so that it does not disturb requests
     snapshot_events: int = 100_000
-    snapshot_seconds: float = 60.0  # and every second where other servers wait for it
+    snapshot_seconds: float = 60.0  # and twice a second where other servers wait for it
     expire: float = 0.5
 
 

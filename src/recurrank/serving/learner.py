@@ -44,6 +44,10 @@ PAUSE = 2.0
 LOOK = 1.0
 """Seconds between two looks for what other servers have done."""
 
+SHARE, FOLLOW, EFFORT = 0.4, 0.3, 8
+"""Seconds between two snapshots that other servers wait for, at least, and between two looks for them: together less than a
+second. Snapshots come no sooner than so many times the time that the last one took, up to a second."""
+
 
 class Clock(Protocol):
     """Where time comes from."""
@@ -75,6 +79,7 @@ class Learner:
         self._paused = 0.0  # seconds that the process was stopped
         self._probed = time.monotonic()  # when the store was last tried
         self._expired = self._looked = -float("inf")  # when windows were last closed, and other servers looked for
+        self._effort = 0.0  # seconds that the last snapshot took
         self._marked = (0, -float("inf"))  # the last checkpoint: after which event, and when
 
     def run(self) -> None:
@@ -215,7 +220,7 @@ class Learner:
             self._looked = now
             self._store.noted = max(self._store.noted, self._store.newest())
             self._registry.synchronise(self.stopping)
-        seconds = 1.0 if shared else settings.snapshot_seconds
+        seconds = max(SHARE, min(1.0, EFFORT * self._effort)) if shared else settings.snapshot_seconds
         for hosted in self._registry.all():
             if hosted.wants_renewal(now, settings):
                 hosted.renew(self._registry.next_seed(), now)
@@ -250,11 +255,13 @@ class Learner:
                 hosted.open.pop(served, None)
 
     def _keep(self, hosted: HostedRanker, now: float) -> None:
+        began = time.monotonic()
         snapshot = hosted.snapshot()
         if (stock := hosted.worth_keeping()) is not None:
             self._store.keep_items(hosted.stored.number, stock)
         self._store.keep(hosted.stored.number, snapshot)
         hosted.kept, hosted.tried = (snapshot.seq, now), snapshot.seq
+        self._effort = time.monotonic() - began
         hosted.covered = snapshot.seq if hosted.stored.name in self._registry.broken else max(snapshot.seq, self.seq)
 
     def _mark(self, now: float) -> None:
@@ -278,7 +285,7 @@ class Learner:
     def _follow(self) -> None:
         """Take views from the learner's snapshots."""
         now = self.now()
-        if now - self._looked < LOOK:
+        if now - self._looked < FOLLOW:
             return
         self._looked = now
         self._store.noted = self._store.newest()

@@ -11,6 +11,7 @@ events themselves (:func:`stays`). Rows of slates whose ranker was deleted are r
 
 from __future__ import annotations
 
+import contextlib
 import re
 import subprocess
 import sys
@@ -209,14 +210,17 @@ class Retention:
         return None if prepared.floor is None else raised
 
     def _work_apart(self, order: Order) -> Prepared:
+        packed, answer = msgspec.msgpack.encode(order), b""
         with subprocess.Popen(COMMAND, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
             self._process = process
             if self.stopping.is_set():
                 process.kill()
-            try:
-                answer, _ = process.communicate(msgspec.msgpack.encode(order))
-            except OSError:
-                answer = b""
+            assert process.stdin is not None
+            assert process.stdout is not None
+            with contextlib.suppress(OSError):  # it was killed
+                process.stdin.write(len(packed).to_bytes(8, "little") + packed)
+                process.stdin.flush()  # and left open: it ends when this process does
+                answer = process.stdout.read()
         self._process = None
         if process.returncode != 0:
             return Prepared(fault=f"the worker that verifies and archives ended with status {process.returncode}")

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import os
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import closing
 from typing import Any
@@ -197,11 +198,22 @@ def answer(order: Order) -> Prepared:
 
 
 def main() -> None:
-    """Read an order from standard input, answer on standard output."""
+    """Read an order from standard input, answer on standard output; end when whoever gave the order does."""
     os.nice(10)
     load_inherited()
-    order = msgspec.msgpack.decode(sys.stdin.buffer.read(), type=Order)
+    given = sys.stdin.buffer
+    order = msgspec.msgpack.decode(given.read(int.from_bytes(given.read(8), "little")), type=Order)
+    threading.Thread(target=_end_with, args=(given.fileno(),), daemon=True).start()
     sys.stdout.buffer.write(msgspec.msgpack.encode(answer(order)))
+    sys.stdout.buffer.flush()
+    os._exit(0)  # the other thread waits for input still
+
+
+def _end_with(pipe: int) -> None:
+    """End at once when the other side of a pipe is closed: two workers must not write to one archive."""
+    while os.read(pipe, 1):
+        pass
+    os._exit(1)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Write a store of the version that is installed, for ``test_stores.py``: ``python tests/serving/stores/write.py``.
+"""A store of the version that is installed, for ``test_stores.py``: ``python tests/serving/stores/write.py [NAME [SLATES]]``.
 
 The files are written once, by the release they are named after, and never again: later versions must open the store and
 fold its log to the same states. ``VERSION.db.xz`` is a SQLite store, ``VERSION.json`` what each ranker had learned.
@@ -10,6 +10,7 @@ import hashlib
 import json
 import lzma
 import sqlite3
+import sys
 import tempfile
 from pathlib import Path
 
@@ -50,7 +51,7 @@ def learned(fold: Fold) -> dict[str, object]:
     return {"seq": fold.seq, "served": fold.ranker.served, "counts": fold.counts, "arrays": digests}
 
 
-def write(path: Path) -> dict[str, object]:
+def write(path: Path, slates: int = SLATES) -> dict[str, object]:
     """A store with slates that were learned, dropped, reported in parts and left open."""
     problem = rr.synthetic(items=20, dim=3, seed=2)
     catalogue = Catalogue(problem.features, [f"item {i}" for i in range(20)])
@@ -62,7 +63,7 @@ def write(path: Path) -> dict[str, object]:
         algorithm = name.removesuffix("-spanner")
         size = {"positions": POSITIONS, "rounds": 1000, "seed": 3, "window_seconds": 60.0, "unreported": "drop"}
         service.create(name, RankerSpec(algorithm=algorithm, options=options, **size), catalogue)
-    for _ in range(SLATES // 10):
+    for _ in range(slates // 10):
         for name in RANKERS:
             for ranked in [service.rank(name) for _ in range(10)]:
                 clicks = np.flatnonzero(model.sample([catalogue.ids.index(item) for item in ranked.items], rng))
@@ -83,11 +84,12 @@ def write(path: Path) -> dict[str, object]:
 
 
 if __name__ == "__main__":
-    kept = HERE / f"{rr.__version__}.db.xz"
+    version = sys.argv[1] if len(sys.argv) > 1 else rr.__version__  # of a version that has no number yet, a name
+    kept = HERE / f"{version}.db.xz"
     if kept.exists():
         raise SystemExit(f"{kept}: there already, and never written again")
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder, "store.db")
-        states = write(file)
+        states = write(file, int(sys.argv[2]) if len(sys.argv) > 2 else SLATES)
         kept.write_bytes(lzma.compress(file.read_bytes(), preset=9))
-    (HERE / f"{rr.__version__}.json").write_text(json.dumps(states, indent=1) + "\n")
+    (HERE / f"{version}.json").write_text(json.dumps(states, indent=1) + "\n")
