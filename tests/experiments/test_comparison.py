@@ -111,4 +111,12 @@ def test_bootstrap_intervals(found):
 
 def test_a_figure_in_a_papers_size_and_how_to_repeat_it(found):
     assert found.figure(width=6.75, height=2).get_size_inches().tolist() == [6.75, 2]
-    assert "cascade random: 300; synthetic; runs 0 to 3" in found.reproduce()
+    assert "cascade random: 300; L = 30, d = 3, K = 3; synthetic; runs 0 to 3" in found.reproduce()
+
+
+def test_bands_of_the_figure_are_the_intervals(found):
+    panel = found.figure().axes[0]
+    low, high = found.intervals()["cascade", "random"][1:]
+    ends = panel.collections[0].get_paths()[0].vertices[:, 1]
+    assert min(abs(ends - low)) < 1e-9
+    assert ends.max() == pytest.approx(high)

@@ -131,11 +131,11 @@ class Comparison:
         return "\n".join([*lines, r"\bottomrule", r"\end{tabular}", *(f"\\\\ {line}" for line in warnings(self.rows)), ""])
 
     def figure(self, width: float | None = None, height: float | None = None) -> Figure:
-        """Regret curves with standard errors, one panel per environment.
+        """Mean regret with Student's 95 % intervals over the runs as bands, one panel per environment.
 
         ``width`` and ``height`` are in inches: 3.35 is a column of a paper, 6.75 the page; by default 3.35 per panel, and 2.5.
         """
-        drawn = regret_figure(curves(self.results))
+        drawn = regret_figure(curves(self.results, intervals=True))
         if width is not None or height is not None:
             usual_width, usual_height = drawn.get_size_inches()
             drawn.set_size_inches(width or usual_width, height or usual_height)

@@ -95,12 +95,13 @@ def reproduce(results: list[Result], report: Report) -> str:
     lines = [report.title, "", "command:", f"    {report.command or 'run from Python'}", "", "versions:"]
     lines += [f"    {name} {metadata.version(name)}" for name in ("recurrank", "numpy", "numba", "scipy")]
     lines += [f"    Python {platform.python_version()}, {platform.system()}, {processor()}", ""]
-    lines += ["experiments (rounds; data; runs; fingerprint of the sources; seed of run r):"]
+    lines += ["experiments (rounds; items, features, positions; data; runs; fingerprint of the sources; seed of run r):"]
     for (environment, ranker), group in grouped(results).items():
         first, runs = group[0], [result.run for result in group]
         spread = f"runs {min(runs)} to {max(runs)}"
         seed = f"numpy.random.SeedSequence([{zlib.crc32(environment.encode())}, r])"
-        lines.append(f"    {environment} {ranker}: {first.rounds:,}; {first.data}; {spread}; {first.code}; {seed}")
+        size = f"L = {first.items:,}, d = {first.dim}, K = {first.positions}"
+        lines.append(f"    {environment} {ranker}: {first.rounds:,}; {size}; {first.data}; {spread}; {first.code}; {seed}")
     return "\n".join(lines) + "\n"
 
 

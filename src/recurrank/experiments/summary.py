@@ -63,12 +63,16 @@ def summary(results: Iterable[Result], published: Published | None = None) -> li
     return rows
 
 
-def curves(results: Iterable[Result]) -> dict[str, list[Curve]]:
-    """Mean regret curves with standard errors, by environment."""
+def curves(results: Iterable[Result], intervals: bool = False) -> dict[str, list[Curve]]:
+    """Mean regret curves with standard errors, or with half the width of Student's 95 % intervals, by environment."""
+    from scipy.stats import t
+
     figures: dict[str, list[Curve]] = {}
     for (environment, ranker), group in grouped(results).items():
         regret = np.array([result.regret for result in group])
         spread = np.array([standard_error(column) for column in regret.T])
+        if intervals and len(group) > 1:
+            spread *= float(t.ppf(0.975, len(group) - 1))
         figures.setdefault(environment, []).append(Curve(ranker, group[0].checkpoints, regret.mean(axis=0), spread))
     return figures
 
