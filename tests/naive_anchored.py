@@ -225,5 +225,5 @@ class Anchored:
         low, high = 0.0, 40.0
         for _ in range(30):
             middle = (low + high) / 2
-            low, high = (middle, high) if disagreement(math.exp(middle)) > limit else (low, middle)
+            low, high = (middle, high) if disagreement(math.exp(middle)) > self.D else (low, middle)
         return math.exp(high)

@@ -8,11 +8,13 @@ without and with a click above.
     s_g   = (phi'b_g + p s_parent) / (phi'V_g phi + p),  phi = (1, theta), from the position's scale down to the stratum's
     S_e   = sum s_g^2 V_g,  r_e = sum s_g b_g - s_g^2 V_g o
     J_e   = S_e - sum s_g^2 V_g phi phi'V_g / (phi'V_g phi + 1), nothing left along theta: the scales profiled out
-    D     = theta_A - theta_e;  f_e >= 1 the least with D'(J_A^-1 + f_e J_e^-1)^-1 D <= limit
+    D     = theta_A - theta_e;  f_e = 1 where D'(J_A^-1 + J_e^-1)^-1 D <= limit;
+            else (the guard is on) the least f_e with D'(J_A^-1 + f_e J_e^-1)^-1 D <= d
     theta = (J_A + sum S_e / f_e)^-1 (b_A + sum r_e / f_e),  J = J_A + sum J_e / f_e,  J_A = ridge I + V_A
     check: where |theta - theta_A|^2 in J_A exceeds the limit, all f are raised until it does not
 
-with limit = d + 3 sqrt(2 d), three standard deviations above the mean of chi-square.
+with limit = d + 3 sqrt(2 d), three standard deviations above the mean of chi-square, so that the guard is hardly ever on for no
+reason. Where it is on, the group's weight is such that the two differ by as much as they do by chance on average.
 """
 
 from __future__ import annotations
@@ -196,7 +198,7 @@ def _without(matrix: Floats, direction: Floats) -> None:
 
 
 def _least_inflation(anchor: Floats, information: Floats, s: Floats, r: Floats, j: Floats, limit: float) -> float:
-    """The least f >= 1 with D'(J_A^-1 + f J_e^-1)^-1 D <= limit.
+    """1 where D'(J_A^-1 + J_e^-1)^-1 D <= limit; else the least f with D'(J_A^-1 + f J_e^-1)^-1 D <= d.
 
     At f = 1 that is D'J_A D - D'J_A (J_A + J_e)^-1 J_A D. Where it exceeds the limit: with J_A = L L' and
     L^-1 J_e L^-T = Q diag(lambda) Q' it is sum_i q_i^2 lambda_i / (f + lambda_i), q = Q'L'D.
@@ -213,7 +215,7 @@ def _least_inflation(anchor: Floats, information: Floats, s: Floats, r: Floats, 
     low, high = 0.0, 40.0
     for _ in range(30):
         middle = (low + high) / 2
-        if (squares * values / (math.exp(middle) + values)).sum() > limit:
+        if (squares * values / (math.exp(middle) + values)).sum() > len(anchor):
             low = middle
         else:
             high = middle
