@@ -1,4 +1,7 @@
-"""The pictures of the dashboard: ``python docs/make_pictures.py`` starts the demo, waits for it to learn, and looks at it."""
+"""The pictures of the dashboard: ``python docs/make_pictures.py`` starts the demo, waits for it to learn, and looks at it.
+
+``python docs/make_pictures.py 60 requests`` takes those of requests alone.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +28,29 @@ def keep(page: Any, name: str, height: int) -> None:
     print(f"{path.name}: {path.stat().st_size / 1024:.0f} KB")
 
 
-def main(learn: float = 60.0) -> None:
+def shop(page: Any, url: str) -> None:
+    """The ranker of the demo's shop: what it believes, and a request of one visitor."""
+    page.goto(f"{url}/rankers/demo-shop")
+    page.locator("#by-position.js-plotly-plot .main-svg").first.wait_for()
+    page.locator("#try-body").fill('{"segment": "in a hurry", "context": [0, 0, 1], "explore": 0}')
+    page.locator("#try-form button").click()
+    page.locator("#try-items li").nth(4).wait_for()
+    page.evaluate("window.scrollTo(0, 0)")
+    page.wait_for_timeout(500)
+    keep(page, "shop.png", 2350)
+
+
+def playground_of_requests(page: Any, url: str) -> None:
+    page.goto(
+        f"{url}/playground?problem=requests&rankers=anchored,lints-pbmrank,naive-thompson&rounds=30000&positions=10&seed=1"
+    )
+    page.locator("#run").click()
+    page.locator("body[data-run=done]").wait_for(timeout=300_000)
+    page.wait_for_timeout(800)
+    keep(page, "playground-requests.png", 1600)
+
+
+def main(learn: float = 60.0, only: str = "") -> None:
     from playwright.sync_api import sync_playwright
 
     command = [sys.executable, "-m", "recurrank", "serve", "--demo", "--port", "0"]
@@ -37,7 +62,10 @@ def main(learn: float = 60.0) -> None:
         path = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))))
         with sync_playwright() as playwright:
             browser = playwright.chromium.launch(executable_path=path, args=FLAGS)
-            for scheme, ending in (("light", ""), ("dark", "-dark")):
+            page = browser.new_page(viewport={"width": 1280, "height": 900})
+            shop(page, url)
+            playground_of_requests(page, url)
+            for scheme, ending in () if only else (("light", ""), ("dark", "-dark")):
                 page = browser.new_page(viewport={"width": 1280, "height": 900}, color_scheme=scheme)
                 page.goto(url)
                 page.locator("#rankers tr").nth(1).wait_for()
@@ -46,14 +74,15 @@ def main(learn: float = 60.0) -> None:
                 page.locator("#by-position.js-plotly-plot .main-svg").first.wait_for()
                 page.wait_for_timeout(500)
                 keep(page, f"ranker{ending}.png", 1500)
-            page = browser.new_page(viewport={"width": 1280, "height": 900})
-            page.goto(
-                f"{url}/playground?problem=movielens&rankers=balanced,recurrank,toprank,cascade-linucb&positions=10&seed=1"
-            )
-            page.locator("#run").click()
-            page.locator("body[data-run=done]").wait_for(timeout=120_000)
-            page.wait_for_timeout(800)
-            keep(page, "playground.png", 1600)
+            if not only:
+                page = browser.new_page(viewport={"width": 1280, "height": 900})
+                page.goto(
+                    f"{url}/playground?problem=movielens&rankers=balanced,recurrank,toprank,cascade-linucb&positions=10&seed=1"
+                )
+                page.locator("#run").click()
+                page.locator("body[data-run=done]").wait_for(timeout=120_000)
+                page.wait_for_timeout(800)
+                keep(page, "playground.png", 1600)
             browser.close()
     finally:
         served.terminate()
@@ -61,4 +90,4 @@ def main(learn: float = 60.0) -> None:
 
 
 if __name__ == "__main__":
-    main(*map(float, sys.argv[1:]))
+    main(float(sys.argv[1]) if sys.argv[1:] else 60.0, *sys.argv[2:])

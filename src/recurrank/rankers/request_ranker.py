@@ -208,7 +208,7 @@ class RequestRanker(Ranker):
         return Answered(
             [names[place] for place in shown.tolist()], offered.places.take(shown),
             offered.features.take(offered.rows.take(shown), axis=0),
-            list(allowed.pinned), segment, choice.done, float(account[0]) - before, marginal if tells else None,
+            sorted(allowed.pinned), segment, choice.done, float(account[0]) - before, marginal if tells else None,
             choice.joint if tells else None, len(names),
         )  # fmt: skip
 
