@@ -264,7 +264,7 @@ class _Slates:
 
     def __init__(self, store: Store, log: _Log, faults: Faults) -> None:
         self.store, self.log, self.faults = store, log, faults
-        self.sweeping = store.to_sweep() is not None
+        self.sweeping = read_or_tell(faults, "notes", lambda: [store.to_sweep()]) != [None]
 
     def _rows(self) -> Iterator[Row]:
         after = ""
