@@ -276,9 +276,21 @@ def _coded(column: Any) -> tuple[Codes, list[str]]:
 def _padded(column: Any, here: Bools) -> Floats:
     """Probabilities by page and position, 1 where a page has no such position, NaN where the column has none."""
     pa = arrow()
+    values = pa.compute.list_flatten(column).cast(pa.float64()).to_numpy()
+    if not column.null_count:
+        return _spread(values, here, 1.0)
     given = column.is_valid().to_numpy()
     found = np.where(given[:, None] | ~here, 1.0, np.nan)
-    found[here & given[:, None]] = pa.compute.list_flatten(column).cast(pa.float64()).to_numpy()
+    found[here & given[:, None]] = values
+    return found
+
+
+def _spread(values: Any, here: Bools, nothing: float) -> Any:
+    """Values of all pages, end to end, by page and position."""
+    if len(values) == here.size:  # all pages are of one length
+        return np.array(values).reshape(here.shape)
+    found = np.full(here.shape, nothing, values.dtype)
+    found[here] = values
     return found
 
 
@@ -290,10 +302,8 @@ def sessions_of(table: Any) -> Sessions:
     width = int(lengths.max())
     here: Bools = np.arange(width)[None, :] < lengths[:, None]
     item_codes, item_ids = _coded(pa.compute.list_flatten(table["items"]))
-    items = np.full((len(lengths), width), EMPTY, np.int32)
-    items[here] = item_codes
-    clicks = np.zeros((len(lengths), width), np.uint8)
-    clicks[here] = pa.compute.list_flatten(table["clicks"]).cast(pa.uint8()).to_numpy()
+    items = _spread(item_codes, here, EMPTY)
+    clicks = _spread(pa.compute.list_flatten(table["clicks"]).cast(pa.uint8()).to_numpy(), here, 0)
     if "query" in names:
         query, query_ids = _coded(table["query"])
     else:

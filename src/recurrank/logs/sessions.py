@@ -189,7 +189,11 @@ def translate(theirs: Sequence[str], ours: Sequence[str]) -> Codes:
 
 @apart
 def _number(query: Codes, items: Codes, base: int) -> tuple[Ints, Codes]:
-    """Number the (query, item) combinations by first appearance, with a hash table of twice as many slots as pairs at least."""
+    """Number the (query, item) combinations by first appearance, with a hash table of twice as many slots as pairs at least.
+
+    Most items are shown for one query: what an item was shown for last, and its number then, is looked at first.
+    """
+    shown_for, numbered = np.full(base, -1, np.int32), np.empty(base, np.int32)
     size = 1 << 12
     slots = np.full(size, -1, np.int32)
     keys = np.empty(size // 2, np.int64)
@@ -199,6 +203,9 @@ def _number(query: Codes, items: Codes, base: int) -> tuple[Ints, Codes]:
         for k in range(items.shape[1]):
             if items[row, k] < 0:
                 coded[row, k] = -1
+                continue
+            if shown_for[items[row, k]] == query[row]:
+                coded[row, k] = numbered[items[row, k]]
                 continue
             key = np.int64(query[row]) * base + items[row, k]
             slot = _slot(key, size)
@@ -223,6 +230,7 @@ def _number(query: Codes, items: Codes, base: int) -> tuple[Ints, Codes]:
                 keys[count] = key
                 count += 1
             coded[row, k] = slots[slot]
+            shown_for[items[row, k]], numbered[items[row, k]] = query[row], slots[slot]
     return keys[:count].copy(), coded
 
 

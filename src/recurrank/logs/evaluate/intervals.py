@@ -46,6 +46,11 @@ def _drawn(groups: int, seed: int) -> Floats:
     return counts
 
 
+def group_sizes(pages: int) -> Floats:
+    """How many of so many pages each group has."""
+    return _grouped(np.ones(pages))[:, 0]
+
+
 def _grouped(values: Floats) -> Floats:
     """Sums over neighbouring pages, at most GROUPS of them; two-dimensional."""
     table = values if values.ndim == 2 else values[:, None]

@@ -23,10 +23,11 @@ from typing import NamedTuple
 import numpy as np
 
 from recurrank._arrays import Bools, Floats
-from recurrank.logs.evaluate.intervals import bernstein, bootstrap
+from recurrank._compiled import apart
+from recurrank.logs.evaluate.intervals import GROUPS, bernstein, bootstrap, group_sizes
 from recurrank.logs.evaluate.policy import Policy
 from recurrank.logs.evaluate.result import Estimate
-from recurrank.logs.evaluate.weights import Refused, check, effective, marginal, prefix
+from recurrank.logs.evaluate.weights import Moments, Refused, check, marginal, moments, prefix
 from recurrank.logs.sessions import EMPTY, Codes, Marks, Pairs, Sessions, code_pairs, pairs_of
 
 SHRINK = 10.0
@@ -39,44 +40,78 @@ class Weighing:
     def __init__(self, log: Sessions, policy: Policy) -> None:
         self.log, self.policy = log, policy
         active: Bools = log.items != EMPTY
-        if policy.target is not None:
+        if policy.target is not None and (policy.target == EMPTY).any():
             active &= policy.target[log.query] != EMPTY
         self.active = active
         self.marginal, self.prefix = (cache(partial(self._checked, kind)) for kind in (marginal, prefix))
 
     def _checked(self, kind: Callable[[Sessions, Policy], Floats]) -> Weights | Refused:
         try:
-            weights: Floats = kind(self.log, self.policy)
-            weights[~self.active] = 0.0
-            check(weights, self.active)
+            weights, sums = kind(self.log, self.policy), np.zeros((3, self.log.positions))
+            moments(weights, self.active, sums)
+            of = Moments(*sums)
+            check(of)
         except Refused as reason:
             return reason
-        return Weights(weights, float(effective(weights)[self.active.any(axis=0)].min()))
+        earned, total = summed(weights, self.log.clicks)
+        return Weights(weights, of, earned, total)
 
 
 class Weights(NamedTuple):
-    """Weights by page and position, zero where the page or the policy has no such position; the least effective sample size."""
+    """Weights by page and position, zero where the page or the policy has no such position.
+
+    ``earned`` and ``total`` are sums over groups of pages, by position: of weighted clicks, and of the weights themselves.
+    """
 
     values: Floats
-    effective: float
+    moments: Moments
+    earned: Floats
+    total: Floats
+
+    @property
+    def effective(self) -> float:
+        """The least effective sample size of a position."""
+        return float(self.moments.effective[self.moments.count > 0].min())
+
+
+def summed(weights: Floats, clicks: Marks) -> tuple[Floats, Floats]:
+    """The sums of weighted clicks and of weights over groups of pages."""
+    groups = min(len(weights), GROUPS)
+    found = np.zeros((2, groups, weights.shape[1]))
+    _add(weights, clicks, len(weights) // groups, *found)
+    return found[0], found[1]
+
+
+@apart
+def _add(weights: Floats, clicks: Marks, size: int, earned: Floats, total: Floats) -> None:
+    for row in range(len(weights)):
+        group = row // size if row < size * len(earned) else row - size * len(earned)
+        for k in range(weights.shape[1]):
+            if weights[row, k] > 0.0:
+                total[group, k] += weights[row, k]
+                earned[group, k] += weights[row, k] * clicks[row, k]
 
 
 def weighted(weighing: Weighing, name: str, interval: str, seed: int) -> Estimate:
     """iips, rips, sn-iips or sn-rips."""
-    weights, least = _answer(weighing.prefix() if name.endswith("rips") else weighing.marginal())
-    earned = weights * weighing.log.clicks
+    weights = _answer(weighing.prefix() if name.endswith("rips") else weighing.marginal())
+    pages, of = len(weighing.log), weights.moments
     if name.startswith("sn-"):
-        present = weighing.active.any(axis=0)
-        expected = weights[:, present] / weighing.active.mean(axis=0)[present]  # 1 in mean
-        value = float((earned[:, present].sum(axis=0) / np.maximum(expected.sum(axis=0), 1e-300)).sum())
-        return Estimate(name, value, *bootstrap(earned[:, present], expected, seed), least)
-    pages = earned.sum(axis=1)
-    return Estimate(name, float(pages.mean()), *_interval(pages, weights, interval, seed), least)
+        present = of.count > 0
+        expected = weights.total[:, present] * (pages / of.count[present])  # 1 per page in mean
+        value = float((weights.earned[:, present].sum(axis=0) / np.maximum(expected.sum(axis=0), 1e-300)).sum())
+        return Estimate(name, value, *bootstrap(weights.earned[:, present], expected, seed), weights.effective)
+    value = float(weights.earned.sum() / pages)
+    if interval == "bernstein":
+        earned = (weights.values * weighing.log.clicks).sum(axis=1)
+        return Estimate(name, value, *bernstein(earned, _largest(weights)), weights.effective)
+    return Estimate(name, value, *bootstrap(weights.earned.sum(axis=1), group_sizes(pages), seed), weights.effective)
 
 
 def doubly_robust(weighing: Weighing, interval: str, seed: int) -> Estimate:
     """cascade-dr."""
-    weights, least = _answer(weighing.prefix())
+    found = _answer(weighing.prefix())
+    weights = found.values
     log, policy, active = weighing.log, weighing.policy, weighing.active
     pages = np.zeros(len(log))
     half = np.arange(len(log)) % 2 == 1
@@ -86,7 +121,8 @@ def doubly_robust(weighing: Weighing, interval: str, seed: int) -> Estimate:
         rate = _rates(coded[~fold], log.clicks[~fold], len(pairs))
         there, asked = (rate[rows[fold], np.arange(log.positions)] for rows in (coded, wanted))
         pages[fold] = np.where(active[fold], asked + weights[fold] * (log.clicks[fold] - there), 0.0).sum(axis=1)
-    return Estimate("cascade-dr", float(pages.mean()), *_interval(pages, weights, interval, seed), least)
+    spread = bernstein(pages, _largest(found)) if interval == "bernstein" else bootstrap(pages, None, seed)
+    return Estimate("cascade-dr", float(pages.mean()), *spread, found.effective)
 
 
 def _answer(found: Weights | Refused) -> Weights:
@@ -95,10 +131,9 @@ def _answer(found: Weights | Refused) -> Weights:
     return found
 
 
-def _interval(pages: Floats, weights: Floats, interval: str, seed: int) -> tuple[float, float, float]:
-    if interval == "bernstein":
-        return bernstein(pages, float(weights.max()) * weights.shape[1])
-    return bootstrap(pages, None, seed)
+def _largest(weights: Weights) -> float:
+    """The most that a page may earn."""
+    return float(weights.values.max()) * weights.values.shape[1]
 
 
 def _rates(coded: Codes, clicks: Marks, pairs: int) -> Floats:

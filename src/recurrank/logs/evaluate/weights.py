@@ -14,6 +14,8 @@ what the policy would, and no weighting can tell what that would have earned.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from recurrank._arrays import Bools, Floats, Ints
@@ -99,24 +101,43 @@ def _prefixes(
     return weights
 
 
-def effective(weights: Floats) -> Floats:
-    """By position, how many unweighted pages say as much: (sum w)^2 / sum w^2."""
-    squares = (weights**2).sum(axis=0)
-    found: Floats = np.divide(weights.sum(axis=0) ** 2, squares, out=np.zeros(len(squares)), where=squares > 0)
-    return found
+class Moments(NamedTuple):
+    """Of the weights at each position of the pages that count there: how many, their sum, and that of their squares."""
+
+    count: Floats
+    total: Floats
+    squares: Floats
+
+    @property
+    def effective(self) -> Floats:
+        """How many unweighted pages say as much: (sum w)^2 / sum w^2."""
+        found: Floats = np.divide(self.total**2, self.squares, out=np.zeros(len(self.squares)), where=self.squares > 0)
+        return found
 
 
-def check(weights: Floats, shown: Bools) -> None:
+@apart
+def moments(weights: Floats, active: Bools, found: Floats) -> None:
+    """Set the weights that do not count to zero, and add up the others."""
+    for row in range(len(weights)):
+        for k in range(weights.shape[1]):
+            if active[row, k]:
+                found[0, k] += 1.0
+                found[1, k] += weights[row, k]
+                found[2, k] += weights[row, k] ** 2
+            else:
+                weights[row, k] = 0.0
+
+
+def check(of: Moments) -> None:
     """Refuse where the log does not show enough of what the policy would."""
-    count = shown.sum(axis=0)
-    for k in np.flatnonzero(count > 0):
-        w = weights[shown[:, k], k]
-        error = max(w.std() / np.sqrt(len(w)), 1e-12)
-        if w.mean() < 1 - DOUBT * error and w.mean() < 1 - 1e-9:
+    for k in np.flatnonzero(of.count > 0):
+        mean = of.total[k] / of.count[k]
+        error = max(np.sqrt(max(of.squares[k] / of.count[k] - mean**2, 0.0) / of.count[k]), 1e-12)
+        if mean < 1 - DOUBT * error and mean < 1 - 1e-9:
             raise Refused(
-                f"position {k + 1}: weights are {w.mean():.3f} in mean instead of 1; "
+                f"position {k + 1}: weights are {mean:.3f} in mean instead of 1; "
                 f"the log hardly or never shows what the policy would show there"
             )
-    least = effective(weights)[count > 0].min()
+    least = of.effective[of.count > 0].min()
     if least < LEAST_SAMPLE:
         raise Refused(f"effective sample size {least:.1f}, less than {LEAST_SAMPLE}: too few pages show what the policy would")
