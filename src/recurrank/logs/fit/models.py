@@ -79,6 +79,8 @@ class FittedModel:
         likelihood: the largest that the model has on the log that it was fitted to, in nats.
         way: the climb to it.
         seconds: that fitting took, compilation not counted.
+        likeliest: of a model that is fitted to pages and positions at once, the fit to pages alone: which model made a log is
+            a question of likelihood.
 
     """
 
@@ -94,6 +96,7 @@ class FittedModel:
     likelihood: float = 0.0
     way: climb.Climb = field(default_factory=lambda: climb.Climb([]))
     seconds: float = 0.0
+    likeliest: FittedModel | None = None
 
     def score(self, items: Codes, clicks: Marks, lengths: Ints, query: Codes) -> Scores:
         """Logarithms of the probabilities of what happened on pages; items in terms of pairs, -2 for one that the log lacks."""
@@ -153,12 +156,14 @@ def fit_model(name: str, pages: Pages, tolerance: float) -> FittedModel:
     began = perf_counter()
     model, part = _statistics(name, pages), pages.part()
     way = climb.fit(model, tolerance, rehearsal=None if part is None else _statistics(name, part))
-    likelihood = model.expect(way.values)[0]
+    likelihood, likeliest = model.expect(way.values)[0], None
     if name in ("dcm", "sdbn"):
         assert isinstance(model, Chain)
+        likeliest = _fitted(name, model, way, pages)
         both = Composite(model, pages.items, pages.clicks, pages.lengths, pages.query)
         way.then(climb.climb(both, way.values, tolerance, climb.ROUNDS))
     fitted = _fitted(name, model, way, pages)
+    fitted.likeliest = likeliest
     fitted.parameters = sum(family.parameters for family in model.families)
     if name == "cm":
         below = float((pages.lengths - _first_click_ends(pages)).sum())

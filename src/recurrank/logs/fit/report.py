@@ -279,10 +279,12 @@ def _fit_sessions(trained: Sessions, held: Sessions, names: list[str], tested: s
     fitted = {name: found[name] for name in names}
     lengths = test[2]
     by_page: dict[str, Floats] = {}
+    judged: dict[str, Floats] = {}
     rows = []
     for name, model in fitted.items():
         scores = model.score(*test)
         by_page[name] = scores.pages
+        judged[name] = scores.pages if model.likeliest is None else model.likeliest.score(*test).pages
         shown = scores.positions[2] > 0
         unconditional, conditional, count = scores.positions[:, shown]
         by_position = 2.0 ** (-unconditional / count / np.log(2))
@@ -300,23 +302,29 @@ def _fit_sessions(trained: Sessions, held: Sessions, names: list[str], tested: s
             )
         )
     rows.sort(key=lambda row: -row.log_likelihood)
-    top = by_page[rows[0].model]
     compared = []
     for row in rows:
-        difference = top - by_page[row.model]
-        error = float(difference.std() * np.sqrt(len(difference)) / lengths.sum())
-        compared.append(row._replace(behind=float(difference.sum() / lengths.sum()), error=error))
-    best = _choose(compared, fitted, float(pages.lengths.sum()))
+        behind, error = _behind(by_page[rows[0].model], by_page[row.model], lengths)
+        compared.append(row._replace(behind=behind, error=error))
+    likeliest = max(judged.values(), key=np.sum)
+    doubts = {name: _behind(likeliest, own, lengths) for name, own in judged.items()}
+    best = _choose(doubts, fitted, float(pages.lengths.sum()))
     return Fit(compared, best, tested, fitted, pages.pairs, trained.query_ids, trained.item_ids, len(trained), _typical(pages))
 
 
-def _choose(rows: list[Row], fitted: Mapping[str, FittedModel], observations: float) -> str:
+def _behind(one: Floats, other: Floats, lengths: Ints) -> tuple[float, float]:
+    """How far the log-likelihood per position of the other model is behind, and the standard error of that."""
+    difference, positions = one - other, lengths.sum()
+    return float(difference.sum() / positions), float(difference.std() * np.sqrt(len(difference)) / positions)
+
+
+def _choose(doubts: Mapping[str, tuple[float, float]], fitted: Mapping[str, FittedModel], observations: float) -> str:
     """Of the models that are not worse on the test part beyond doubt, the one with the best Bayesian information criterion.
 
     Models often contain each other, and then explain a log equally well but for chance. What the criterion cannot tell apart
     is decided by the order of :data:`PREFERRED`.
     """
-    equal = [row.model for row in rows if row.behind <= max(SURE * row.error, NEGLIGIBLE)]
+    equal = [name for name, (behind, error) in doubts.items() if behind <= max(SURE * error, NEGLIGIBLE)]
     penalty = np.log(observations)
     criterion = {name: fitted[name].parameters * penalty - 2 * fitted[name].likelihood for name in equal}
     least = min(criterion.values())
