@@ -1,7 +1,8 @@
 """A warm start from a whole fit: ``python -m benchmarks.warm_start [RUNS]``.
 
 10^5 sessions logged by a middling order (attractions with noise of twice their spread), position-based users, a fit of the
-position-based model, its prior; regret of the first 10^4 rounds of Balanced with it over that without.
+position-based model, its prior; regret of the first 10^4 rounds of Balanced with it over that without. Then a prior that is
+wrong, with all attractions reversed: regret of 10^6 rounds with it over that without.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import numpy as np
 import recurrank as rr
 from recurrank.logs.sessions import Sessions
 
-ITEMS, DIM, POSITIONS, SESSIONS, ROUNDS = 1_000, 5, 10, 100_000, 10_000
+ITEMS, DIM, POSITIONS, SESSIONS, ROUNDS, LONG = 1_000, 5, 10, 100_000, 10_000, 1_000_000
 
 
 def logged(problem: rr.Problem, seed: int) -> Sessions:
@@ -39,7 +40,19 @@ def main(runs: int) -> None:
             ranker = rr.Balanced(catalogue, positions=POSITIONS, rounds=1_000_000, seed=seed, prior=believed)
             total[label] += rr.simulate(ranker, model, rounds=ROUNDS, seed=seed).regret[-1]
     share = total["warm"] / total["cold"]
-    print(f"{runs} runs: cold {total['cold'] / runs:.1f}, warm {total['warm'] / runs:.1f} clicks lost: {share:.0%}")
+    print(f"{runs} runs: cold {total['cold'] / runs:.1f}, warm {total['warm'] / runs:.1f} clicks lost: {share:.0%}", flush=True)
+    cold, wrong = np.array([misled(seed) for seed in range(runs)]).T
+    print(f"reversed, {LONG:,} rounds: cold {cold.mean():.1f}, wrong prior {wrong.mean():.1f}: {wrong.sum() / cold.sum():.2f}")
+
+
+def misled(seed: int) -> list[float]:
+    """Regret of a long run without a prior, and with one that has all attractions reversed."""
+    problem = rr.synthetic(items=ITEMS, dim=DIM, seed=seed)
+    model = rr.clicks.PositionBased(problem.attraction, examination=1 / np.arange(1, POSITIONS + 1))
+    backwards = problem.attraction.max() + problem.attraction.min() - problem.attraction
+    wrong = rr.Prior.of(problem.features, np.clip(backwards, 0, 1), answers=3_000)
+    rankers = (rr.Balanced(problem.features, POSITIONS, LONG, seed, prior=prior) for prior in (None, wrong))
+    return [float(rr.simulate(ranker, model, rounds=LONG, seed=seed).regret[-1]) for ranker in rankers]
 
 
 if __name__ == "__main__":

@@ -88,6 +88,11 @@ def test_they_are_stored_returned_and_exported(tmp_path, algorithm):
     rows = [row for row in pq.read_table(tmp_path / "log.parquet").to_pylist() if row["kind"] == "served"]
     assert [row["propensity"] for row in rows[:20]] == [slate.propensity for slate in asked]
     assert [row["joint"] for row in rows[:20]] == [slate.joint for slate in asked]
+    for row in rows[:20]:
+        assert (row["conditional"] is not None) == known
+        if known:
+            assert np.prod(row["conditional"]) == pytest.approx(row["joint"], rel=1e-6)
+            assert row["conditional"][0] == pytest.approx(row["propensity"][0], rel=2e-3)
 
 
 @pytest.mark.parametrize("algorithm", ["recurrank", "linucb"])

@@ -278,7 +278,8 @@ def _padded(column: Any, here: Bools) -> Floats:
     pa = arrow()
     values = pa.compute.list_flatten(column).cast(pa.float64()).to_numpy()
     if not column.null_count:
-        return _spread(values, here, 1.0)
+        everywhere: Floats = _spread(values, here, 1.0)
+        return everywhere
     given = column.is_valid().to_numpy()
     found = np.where(given[:, None] | ~here, 1.0, np.nan)
     found[here & given[:, None]] = values

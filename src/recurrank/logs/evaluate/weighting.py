@@ -71,7 +71,7 @@ class Weights(NamedTuple):
     @property
     def effective(self) -> float:
         """The least effective sample size of a position."""
-        return float(self.moments.effective[self.moments.count > 0].min())
+        return float(self.moments.effective[self.moments.pages > 0].min())
 
 
 def summed(weights: Floats, clicks: Marks) -> tuple[Floats, Floats]:
@@ -97,8 +97,8 @@ def weighted(weighing: Weighing, name: str, interval: str, seed: int) -> Estimat
     weights = _answer(weighing.prefix() if name.endswith("rips") else weighing.marginal())
     pages, of = len(weighing.log), weights.moments
     if name.startswith("sn-"):
-        present = of.count > 0
-        expected = weights.total[:, present] * (pages / of.count[present])  # 1 per page in mean
+        present = of.pages > 0
+        expected = weights.total[:, present] * (pages / of.pages[present])  # 1 per page in mean
         value = float((weights.earned[:, present].sum(axis=0) / np.maximum(expected.sum(axis=0), 1e-300)).sum())
         return Estimate(name, value, *bootstrap(weights.earned[:, present], expected, seed), weights.effective)
     value = float(weights.earned.sum() / pages)

@@ -104,7 +104,7 @@ def _prefixes(
 class Moments(NamedTuple):
     """Of the weights at each position of the pages that count there: how many, their sum, and that of their squares."""
 
-    count: Floats
+    pages: Floats
     total: Floats
     squares: Floats
 
@@ -130,14 +130,14 @@ def moments(weights: Floats, active: Bools, found: Floats) -> None:
 
 def check(of: Moments) -> None:
     """Refuse where the log does not show enough of what the policy would."""
-    for k in np.flatnonzero(of.count > 0):
-        mean = of.total[k] / of.count[k]
-        error = max(np.sqrt(max(of.squares[k] / of.count[k] - mean**2, 0.0) / of.count[k]), 1e-12)
+    for k in np.flatnonzero(of.pages > 0):
+        mean = of.total[k] / of.pages[k]
+        error = max(np.sqrt(max(of.squares[k] / of.pages[k] - mean**2, 0.0) / of.pages[k]), 1e-12)
         if mean < 1 - DOUBT * error and mean < 1 - 1e-9:
             raise Refused(
                 f"position {k + 1}: weights are {mean:.3f} in mean instead of 1; "
                 f"the log hardly or never shows what the policy would show there"
             )
-    least = of.effective[of.count > 0].min()
+    least = of.effective[of.pages > 0].min()
     if least < LEAST_SAMPLE:
         raise Refused(f"effective sample size {least:.1f}, less than {LEAST_SAMPLE}: too few pages show what the policy would")
