@@ -30,6 +30,7 @@ NAMES = [
     "rollout",
     "retention",
     "servers",
+    "experiment",
 ]
 
 

@@ -106,7 +106,13 @@ def set_rules(name: str, exclude: Iterable[str], pin: Mapping[int, str], explore
     return Call("PUT", f"/v1/rankers/{name}/rules", dict, body)
 
 
-def feedback(slate: str | ServedSlate, clicked: Iterable[int] | None, clicks: Iterable[int] | None, final: bool) -> Call[str]:
+def feedback(
+    slate: str | ServedSlate,
+    clicked: Iterable[int] | None,
+    clicks: Iterable[int] | None,
+    final: bool,
+    seen: Iterable[int] | None,
+) -> Call[str]:
     if (clicked is None) == (clicks is None):
         raise ValueError("clicked: give the positions that were clicked, counted from 0, once")
     positions = list(clicks if clicked is None else clicked)  # type: ignore[arg-type]
@@ -114,6 +120,8 @@ def feedback(slate: str | ServedSlate, clicked: Iterable[int] | None, clicks: It
         raise ValueError("clicked: true and false are not positions; give the positions that were clicked, counted from 0")
     name = slate if isinstance(slate, str) else slate.slate
     report = {"slate": name, "clicks": [int(position) for position in positions], "final": final}
+    if seen is not None:
+        report["seen"] = [int(position) for position in seen]
     return Call("POST", "/v1/feedback", lambda answer: str(answer[0]["status"]), [report])
 
 

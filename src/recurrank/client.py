@@ -141,12 +141,14 @@ class Client:
         final: bool = True,
         *,
         clicks: Iterable[int] | None = None,
+        seen: Iterable[int] | None = None,
     ) -> str:
         """Report the *positions* that were clicked, counted from 0 (not one boolean per position); the report's status.
 
-        ``clicks`` is an older name of ``clicked``.
+        ``seen`` are the positions that were on the screen, where that is known: those below teach nothing. ``clicks`` is an
+        older name of ``clicked``.
         """
-        return self._make(_calls.feedback(slate, clicked, clicks, final))
+        return self._make(_calls.feedback(slate, clicked, clicks, final, seen))
 
     def status(self, name: str) -> dict[str, Any]:
         """What the ranker has learned."""
@@ -242,12 +244,14 @@ class AsyncClient:
         final: bool = True,
         *,
         clicks: Iterable[int] | None = None,
+        seen: Iterable[int] | None = None,
     ) -> str:
         """Report the *positions* that were clicked, counted from 0 (not one boolean per position); the report's status.
 
-        ``clicks`` is an older name of ``clicked``.
+        ``seen`` are the positions that were on the screen, where that is known: those below teach nothing. ``clicks`` is an
+        older name of ``clicked``.
         """
-        return await self._make(_calls.feedback(slate, clicked, clicks, final))
+        return await self._make(_calls.feedback(slate, clicked, clicks, final, seen))
 
     async def status(self, name: str) -> dict[str, Any]:
         """What the ranker has learned."""

@@ -326,3 +326,27 @@ def test_a_server_is_started_again_between_assignments(tmp_path):
         service.close()
     assert arms[0] == arms[1] == arms[2]
     assert 5 < arms[0].count("ranker") < 25
+
+
+@pytest.mark.parametrize("algorithm", KINDS)
+def test_what_was_never_on_the_screen_is_not_learned(http, server, algorithm):
+    made(http, algorithm, positions=4)
+    for n in range(6):
+        shown = http.post("/v1/rankers/shop/rank", json={"slate": f"s{n}"}).json()
+        assert len(shown["items"]) == 4
+    reports = [
+        {"slate": "s0", "clicks": [0], "seen": [0, 1]},
+        {"slate": "s1", "clicks": [], "seen": [0], "final": False},
+        {"slate": "s1", "clicks": [], "seen": [1]},
+        {"slate": "s2", "clicks": [1]},
+        {"slate": "s3", "clicks": [], "seen": []},
+        {"slate": "s4", "clicks": [3], "seen": [0]},
+        {"slate": "s5", "clicks": [], "seen": [4]},
+    ]
+    told = [one["status"] for one in http.post("/v1/feedback", json=reports).json()]
+    assert told == ["learned", "open", "learned", "learned", "learned", "learned", "invalid"]
+    until(lambda: server.service.lag() == 0)
+    hosted = server.service.hosted("shop")
+    assert int(hosted.fold.shown.sum()) == 2 + 2 + 4 + 0 + 2  # of s4 the first position and the click
+    assert hosted.fold.counts["clicks"] == 3
+    sound(server.service, "shop")

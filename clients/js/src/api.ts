@@ -31,13 +31,14 @@ export interface RankedSlate {
   would_show?: string[] | null;
 }
 
-/** Clicks on a slate. ``final`` is false while more may come. */
+/** Clicks on a slate. ``final`` is false while more may come; ``seen`` is left out where nobody knows. */
 export interface NewReport {
   /** printable, no spaces */
   slate: string;
   /** positions, from 0 */
   clicks: number[];
   final?: boolean;
+  seen?: number[] | null;
 }
 
 /** What became of a report. */

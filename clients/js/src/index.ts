@@ -78,7 +78,7 @@ export class Recurrank {
 
   /**
    * Watch the elements of a slate, in the order of its positions: each click is reported at once, and the end of the visit when
-   * the page is left or `stop()` is called. `seen` has the positions that were in the viewport.
+   * the page is left or `stop()` is called, with the positions that were in the viewport: what nobody saw teaches nothing.
    */
   observe(slate: string, elements: ArrayLike<Element>, options: ObserverOptions = {}): SlateObserver {
     return new SlateObserver(this, slate, Array.from(elements), options);
@@ -159,6 +159,7 @@ export class SlateObserver {
   readonly #slate: string;
   readonly #clicks = new Set<number>();
   readonly #seen = new Set<number>();
+  #looked = false; // before the first look at the viewport nobody knows what was seen
   readonly #stop = new AbortController();
   readonly #viewport: IntersectionObserver;
 
@@ -167,6 +168,7 @@ export class SlateObserver {
     this.#slate = slate;
     const signal = this.#stop.signal;
     const entered = (entries: IntersectionObserverEntry[]): void => {
+      this.#looked = true;
       for (const entry of entries) if (entry.intersectionRatio >= visible) this.#seen.add(elements.indexOf(entry.target));
     };
     this.#viewport = new IntersectionObserver(entered, { threshold: visible });
@@ -194,7 +196,8 @@ export class SlateObserver {
     if (this.#stop.signal.aborted) return;
     this.#stop.abort();
     this.#viewport.disconnect();
-    void this.#client.feedback({ slate: this.#slate, clicks: this.clicks, final: true }).catch(() => undefined);
+    const report = { slate: this.#slate, clicks: this.clicks, final: true, ...(this.#looked ? { seen: this.seen } : {}) };
+    void this.#client.feedback(report).catch(() => undefined);
   }
 
   #clicked(position: number): void {

@@ -98,7 +98,7 @@ def learn(state: State, slate: Buffer, clicks: Bools) -> bool:
     for b in range(len(state.batch)):
         first, start = state.batch[b, FIRST], state.batch[b, START]
         level = state.batch[b, SHOWN]
-        for k in range(first, first + state.batch[b, WIDTH]):
+        for k in range(first, min(first + state.batch[b, WIDTH], len(clicks))):
             item = slate.items[k]
             at, pending = state.place[item], state.batch[b, PENDING]
             if slate.marks[k, 0] != state.batch[b, ID] or not start <= at < start + pending or state.batch[b, SHOWN] > level:

@@ -118,13 +118,13 @@ def rank(state: State, rng: np.random.Generator, slate: Buffer) -> None:
 
 @hot
 def learn(state: State, slate: Buffer, clicks: Bools) -> bool:
-    size, h = len(clicks), max(slate.marks[0, PARITY], 0)
+    size, h = len(slate.items), max(slate.marks[0, PARITY], 0)
     before = state.base[size - 1]
-    for k in range(h, size - 1, 2):
+    for k in range(h, len(clicks) - 1, 2):
         if clicks[k] != clicks[k + 1]:
             _compare(state, size, slate.items[k], slate.items[k + 1], 1 if clicks[k] else -1)
     partner = slate.marks[size - 1, PARTNER]
-    if partner >= 0 and clicks[size - 1]:
+    if partner >= 0 and len(clicks) == size and clicks[size - 1]:
         _compare(state, size, slate.items[size - 1], partner, 1)
     # Line 17 of Algorithm 1: neighbours of the base list whose order is certainly wrong
     for k in range(size - 1):

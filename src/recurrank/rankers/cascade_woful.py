@@ -77,7 +77,7 @@ def learn(state: State, slate: Buffer, clicks: Bools) -> bool:
     for k in range(len(clicks)):
         x = state.features[slate.items[k]]
         # sigma^2 = max(min(U_H, 1), 1/K); variances are at most means
-        weight = 1 / max(min(_bound(state, slate.items[k]), 1.0), 1 / len(clicks))
+        weight = 1 / max(min(_bound(state, slate.items[k]), 1.0), 1 / len(slate.items))
         add(state.plain, x, 1.0, 1.0 * clicks[k])
         add(state.regression, x, weight, weight * clicks[k])
         if clicks[k]:

@@ -101,8 +101,8 @@ def rank(state: State, rng: np.random.Generator, slate: Buffer) -> None:
 
 @hot
 def learn(state: State, slate: Buffer, clicks: Bools) -> bool:
-    positions = len(clicks)
-    for k in range(positions):
+    positions = len(slate.items)
+    for k in range(len(clicks)):
         item, value = slate.items[k], state.value
         touch(state.changes, k * len(state.place) + item)
         state.seen[k, item] += 1

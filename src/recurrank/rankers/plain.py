@@ -6,7 +6,7 @@
 
         def __init__(self, features, positions, rounds, *, prior=1.0): ...
         def rank(self, rng): ...              # K different items, best first; rng may be left out
-        def learn(self, items, clicks): ...   # arrays of K items and K booleans
+        def learn(self, items, clicks): ...   # arrays of K items and K booleans; fewer where the page was cut off
 
 Its attributes are its state. They are copied and saved, so that they have to be data: numbers, strings, arrays, lists, tuples,
 sets, dicts and numpy generators. If it has ``served(items)`` and ``dropped(items)``, they are told of slates that a copy has
@@ -47,7 +47,7 @@ def rank(state: Own, rng: np.random.Generator, slate: Buffer) -> None:
 
 
 def learn(state: Own, slate: Buffer, clicks: Bools) -> bool:
-    state.object.learn(slate.items.copy(), clicks.copy())
+    state.object.learn(slate.items[: len(clicks)].copy(), clicks.copy())
     return False
 
 

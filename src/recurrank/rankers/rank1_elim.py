@@ -113,7 +113,7 @@ def served(state: Any, slate: Buffer) -> None:
 @hot
 def learn(state: Any, slate: Buffer, clicks: Bools) -> bool:
     position = slate.marks[0, 0]
-    if position < 0:  # a slate that it did not rank
+    if position < 0 or position >= len(clicks):  # a slate that it did not rank, or a position that was never seen
         return False
     if slate.marks[0, 1] == 0:
         item = slate.items[position]

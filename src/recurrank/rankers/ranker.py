@@ -4,7 +4,8 @@ A ranking algorithm is one file with
 
     a State               a NamedTuple of arrays, all that changes from round to round;
     rank(state, rng, slate)              compiled: fills slate.items (and slate.marks) for one round;
-    learn(state, slate, clicks) -> bool  compiled: takes the clicks in; True when a decision is due;
+    learn(state, slate, clicks) -> bool  compiled: takes the clicks in; True when a decision is due. There are fewer clicks than
+                                         positions where the lower ones were never on the screen;
     a Ranker subclass     with ``plan``, ordinary Python, which makes that decision.
 
 The simulator and the service run the compiled functions many rounds at a time (:meth:`Ranker.advance`); :meth:`Ranker.rank` and
@@ -142,17 +143,21 @@ class Ranker:
         self.served += 1
         return slate
 
-    def learn(self, slate: Slate, clicks: ArrayLike) -> None:
+    def learn(self, slate: Slate, clicks: ArrayLike, seen: ArrayLike | None = None) -> None:
         """Take in the clicks on a slate of this ranker: K booleans, True where there was a click.
 
-        Slates may be answered in any order, late or never, but each at most once. Raises ValueError, and changes
-        nothing, for a slate of another ranker and for anything but K booleans.
+        Slates may be answered in any order, late or never, but each at most once. ``seen`` are K booleans as well, True for
+        positions that were on the screen; by default all were. What is below the first position that was neither seen nor
+        clicked teaches nothing. Raises ValueError, and changes nothing, for a slate of another ranker and for anything but K
+        booleans.
         """
-        clicked = self._checked(slate, clicks)
+        clicked = self._answer_of(slate, clicks, seen)
+        if not len(clicked):
+            return self.drop(slate)
         self._settle()
         with plainly():
             self.due = bool(learn(self.state, Buffer(slate.items, slate.marks), clicked))
-        self._settle()
+        return self._settle()
 
     def advance(self, loop: Callable[[Any, np.random.Generator], tuple[int, bool]]) -> None:
         """Let ``loop(state, rng)`` play rounds on the state, many more than methods could.
@@ -280,17 +285,25 @@ class Ranker:
         """The state with arrays of its own, in the memory of the state ``into`` where that has room."""
         return copied(self.state, self.from_catalogue, into, self.tracked)
 
-    def _checked(self, slate: Slate, clicks: ArrayLike) -> Bools:
+    def _answer_of(self, slate: Slate, clicks: ArrayLike, seen: ArrayLike | None) -> Bools:
+        """The clicks above the first position that was neither seen nor clicked; ValueError for what will not do."""
+        clicked = self._checked(slate, clicks)
+        if seen is None:
+            return clicked
+        there = clicked | self._checked(slate, seen, "seen")
+        return clicked if there.all() else clicked[: int(np.argmin(there))]
+
+    def _checked(self, slate: Slate, clicks: ArrayLike, what: str = "clicks") -> Bools:
         self._belongs(slate, self.served)
         try:
             clicked = np.asarray(clicks)
         except ValueError as error:
-            raise ValueError(f"clicks: rows of different lengths; give {len(slate)} booleans") from error
+            raise ValueError(f"{what}: rows of different lengths; give {len(slate)} booleans") from error
         if clicked.shape != (len(slate),):
-            raise ValueError(f"clicks: shape is {clicked.shape}; it should be ({len(slate)},), one boolean per position")
+            raise ValueError(f"{what}: shape is {clicked.shape}; it should be ({len(slate)},), one boolean per position")
         if clicked.dtype != np.bool_:
             if clicked.dtype.kind not in "iuf" or not ((clicked == 0) | (clicked == 1)).all():
-                raise ValueError("clicks: not all are true or false; give one boolean per position")
+                raise ValueError(f"{what}: not all are true or false; give one boolean per position")
             clicked = clicked.astype(np.bool_)
         return np.ascontiguousarray(clicked)
 

@@ -102,8 +102,8 @@ def learn(state: State, slate: Buffer, clicks: Bools) -> bool:
             continue
         entry = state.block[b, START] + slate.marks[i, 1]
         answered(state, b, entry)
-        if state.short[entry] == 0:
-            state.counts[SURPLUS] += 1
+        if state.short[entry] == 0 or state.block[b, FIRST] >= len(clicks):  # enough is known, or it was never on the screen
+            state.counts[SURPLUS] += state.short[entry] == 0
             continue
         if state.short[entry] > state.out[entry]:
             state.left[entry] -= 1

@@ -255,9 +255,14 @@ class RequestRanker(Ranker):
         share = hits / draws
         return share, np.sqrt(np.maximum(share * (1 - share), 1 / draws) / draws)
 
-    def learn(self, slate: Slate, clicks: ArrayLike) -> None:
-        """Take in the clicks on a slate of this ranker: one boolean per position shown; late, in any order, each slate once."""
-        clicked = self._checked(slate, clicks)
+    def learn(self, slate: Slate, clicks: ArrayLike, seen: ArrayLike | None = None) -> None:
+        """Take in the clicks on a slate of this ranker: one boolean per position shown; late, in any order, each slate once.
+
+        ``seen``: which positions were on the screen; what is below the first that was neither seen nor clicked teaches nothing.
+        """
+        clicked = self._answer_of(slate, clicks, seen)
+        if not len(clicked):
+            return
         self._settle()
         if isinstance(slate, RequestSlate):
             shown = Shown(slate.features, slate.free, self.index_of(slate.segment), self.state.work.shown.examined)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import struct
 from collections.abc import Sequence
 from enum import IntEnum
@@ -41,7 +42,7 @@ class Event(NamedTuple):
         ranker: the ranker's number.
         kind: what happened, a :class:`Kind` as its number.
         served: for what happens to a slate, the seq of the event that served it.
-        clicks: the positions clicked, one bit per position.
+        clicks: the positions clicked, one bit per position; then, where that was reported, those that were seen.
         payload: the slate, of SERVED, LEARNED and DROPPED as the store returns them (it is stored once), with what stands
             beside it (trial.py); of CHANGES what changed.
         at: the server's wall clock, for people; nothing depends on it.
@@ -162,7 +163,7 @@ def names_of(event: Event, positions: int, ids: Sequence[str]) -> list[str]:
     return names_in(event.payload, positions, ids)
 
 
-def pack_clicks(positions: int, clicked: list[int]) -> bytes:
+def pack_clicks(positions: int, clicked: Sequence[int]) -> bytes:
     """One bit per position."""
     bits = bytearray((positions + 7) // 8)
     for position in clicked:
@@ -174,12 +175,24 @@ def unpack_clicks(clicks: bytes, positions: int) -> Bools:
     """One boolean per position; no bytes mean no clicks."""
     if not clicks:
         return np.zeros(positions, np.bool_)
-    bits = np.unpackbits(np.frombuffer(clicks, np.uint8), count=positions, bitorder="little")
+    bits = np.unpackbits(np.frombuffer(clicks, np.uint8, (positions + 7) // 8), count=positions, bitorder="little")
     return bits.astype(np.bool_)
 
 
 def joined(one: bytes, other: bytes) -> bytes:
-    """Clicks of two reports together."""
+    """Clicks, and what was seen, of two reports together."""
     if not one or not other:
         return one or other
-    return bytes(a | b for a, b in zip(one, other, strict=True))
+    return bytes(a | b for a, b in itertools.zip_longest(one, other, fillvalue=0))
+
+
+def screen_bits(clicks: bytes, positions: int) -> bytes:
+    """Clicks, then what was seen, one bit per position each; where nobody said what was seen, everything was."""
+    width = (positions + 7) // 8
+    return clicks if len(clicks) == 2 * width else (clicks or bytes(width)) + b"\xff" * width
+
+
+def clicks_fit(clicks: Any, positions: int) -> bool:
+    """Whether these can be the clicks of an event: none, one bit per position, or two, with what was seen."""
+    width = (positions + 7) // 8
+    return type(clicks) is bytes and len(clicks) in (0, width, 2 * width)

@@ -28,7 +28,7 @@ from recurrank.rankers.saving import load
 from recurrank.rankers.stock import Stock
 from recurrank.seeds import Given
 from recurrank.serving import rounds
-from recurrank.serving.events import Event, Kind, slate_size
+from recurrank.serving.events import Event, Kind, clicks_fit, screen_bits, slate_size
 from recurrank.serving.experiment import Experiment, RolloutSettings
 from recurrank.serving.spec import STREAMS, LoggedSpec, RankerSpec
 from recurrank.serving.tally import Tally
@@ -107,7 +107,7 @@ class Fold:
         sizes = np.fromiter((slate_size(event.payload, positions) for event in slates), np.int64, len(slates))
         width = (positions + 7) // 8
         wrong = sizes < 0
-        wrong |= np.fromiter((_size(event.clicks) not in (0, width) for event in slates), np.bool_, len(slates))
+        wrong |= np.fromiter((not clicks_fit(event.clicks, positions) for event in slates), np.bool_, len(slates))
         if wrong.any():
             first = int(np.argmax(wrong))
             if first:
@@ -115,8 +115,8 @@ class Fold:
             raise strange(slates[first])
         alone = [bare(event.payload)[:size] for event, size in zip(slates, sizes.tolist(), strict=True)]
         words = np.frombuffer(b"".join(alone), "<i4")
-        none = bytes(width)
-        bits = np.frombuffer(b"".join([event.clicks or none for event in slates]), np.uint8).reshape(-1, width)
+        screens = b"".join([screen_bits(event.clicks, positions) for event in slates])
+        bits = np.frombuffer(screens, np.uint8).reshape(-1, 2 * width)
         kinds = np.fromiter((self._kind(event) for event in slates), np.int8, len(slates))
         if not ranker.compiled:
             bits = bits.astype(np.int64)  # numpy's own small numbers would overflow
@@ -168,11 +168,6 @@ class Fold:
         except (msgspec.DecodeError, KeyError, TypeError) as error:
             raise ValueError(f"snapshot: not one ({error})") from error
         return fold
-
-
-def _size(field: Any) -> int:
-    """Of bytes; what somebody put in their place has none."""
-    return len(field) if type(field) is bytes else -1
 
 
 def strange(event: Event) -> ValueError:

@@ -15,7 +15,7 @@ from recurrank.rankers.engines.requests import Shown
 from recurrank.rankers.request_ranker import RequestRanker
 from recurrank.rankers.saving import load
 from recurrank.serving.changes import Stocked
-from recurrank.serving.events import CHANGES, Event, Kind, ShownRequest, unpack_request
+from recurrank.serving.events import CHANGES, Event, Kind, ShownRequest, clicks_fit, screen_bits, unpack_request
 from recurrank.serving.experiment import RolloutSettings
 from recurrank.serving.fold import COUNTS, SLATE_KINDS, Fold, strange
 from recurrank.serving.rounds import DROPPED, DUE, SERVED
@@ -36,7 +36,7 @@ class _Batch(NamedTuple):
     free: Bools  # (rows,)
     segments: Ints  # (n,)
     changes: Floats  # (n,) of the account of exploration
-    bits: Any  # (n, bytes) one bit per position
+    bits: Any  # (n, bytes) a bit per position clicked, then one per position seen
 
 
 class RequestFold(Fold):
@@ -83,7 +83,6 @@ class RequestFold(Fold):
         self._run(self._batch([]), [])
 
     def _checked(self, event: Event) -> ShownRequest:
-        width = (self.ranker.positions + 7) // 8
         try:
             shown = unpack_request(event.payload)
         except (ValueError, TypeError) as error:
@@ -91,7 +90,7 @@ class RequestFold(Fold):
         rows = len(shown.features) * (2 if shown.single else 1)
         right = rows == 8 * len(shown.names) * self._wide and 0 < len(shown.names) <= self.ranker.positions
         inside = all(0 <= k < len(shown.names) for k in shown.pinned)
-        if not (right and inside and type(event.clicks) is bytes and len(event.clicks) in (0, width)):
+        if not (right and inside and clicks_fit(event.clicks, self.ranker.positions)):
             raise strange(event)
         return shown
 
@@ -122,16 +121,17 @@ class RequestFold(Fold):
             waiting.clear()
 
     def _count(self, event: Event, shown: ShownRequest) -> None:
-        index, clicks = self.stocked.stock.index, event.clicks
+        index, width = self.stocked.stock.index, (self.ranker.positions + 7) // 8
+        screen = screen_bits(event.clicks, self.ranker.positions)
         for k, name in enumerate(shown.names):
             place = index.get(name)
             if place is not None:
-                self.shown[place] += 1
-                if clicks and clicks[k >> 3] >> (k & 7) & 1:
-                    self.clicked[place] += 1
+                click = screen[k >> 3] >> (k & 7) & 1
+                self.shown[place] += click | (screen[width + (k >> 3)] >> (k & 7) & 1)
+                self.clicked[place] += click
 
     def _batch(self, waiting: list[tuple[Event, ShownRequest]]) -> _Batch:
-        count, width = len(waiting), (self.ranker.positions + 7) // 8
+        count, positions = len(waiting), self.ranker.positions
         learned = [shown if event.kind == Kind.LEARNED else None for event, shown in waiting]
         sizes = np.fromiter((0 if shown is None else len(shown.names) for shown in learned), np.int64, count)
         ends = np.cumsum(sizes)
@@ -148,7 +148,9 @@ class RequestFold(Fold):
             free,
             np.fromiter((self.ranker.index_of(shown.segment) for _, shown in waiting), np.int64, count),
             np.fromiter((shown.change for _, shown in waiting), np.float64, count),
-            np.frombuffer(b"".join([event.clicks or bytes(width) for event, _ in waiting]), np.uint8).reshape(-1, width),
+            np.frombuffer(b"".join([screen_bits(event.clicks, positions) for event, _ in waiting]), np.uint8).reshape(
+                -1, 2 * ((positions + 7) // 8)
+            ),
         )
 
     def _run(self, batch: _Batch, seqs: list[int]) -> None:
@@ -220,9 +222,12 @@ def fold_requests(
             counts[2] += 1
         else:
             begin, end = batch.ends[i - 1] if i > 0 else 0, batch.ends[i]
-            size, seen = end - begin, 0
+            size, seen, width = end - begin, 0, batch.bits.shape[1] // 2
+            until = size
             for k in range(size):
                 click = (batch.bits[i, k >> 3] >> (k & 7)) & 1
+                if k < until and click == 0 and (batch.bits[i, width + (k >> 3)] >> (k & 7)) & 1 == 0:
+                    until = k  # what is below was not seen
                 clicks[k] = click == 1
                 seen += click
                 at[k] += click
@@ -230,7 +235,7 @@ def fold_requests(
             counts[1] += 1
             counts[3] += seen
             shown = Shown(batch.features[begin:end], batch.free[begin:end], batch.segments[i], examined)
-            if take(state, shown, clicks[:size]):
+            if until > 0 and take(state, shown, clicks[:until]):
                 why[0] = DUE
                 return i + 1
     return len(batch.kinds)

@@ -129,7 +129,8 @@ def fold(
     """Events from ``start`` on, up to one that makes a decision due or cannot be; how many are done.
 
     ``words`` are the slates of all events, end to end, as 32-bit numbers: items, then marks, two words per number; ``ends``
-    is where each one's end. ``bits`` has one row per event, one bit per position. ``why`` says why it stopped before the end.
+    is where each one's end. ``bits`` has one row per event: a bit per position clicked, then one per position seen. ``why``
+    says why it stopped before the end.
     """
     positions, why[0] = len(slate.items), 0
     for i in range(start, len(kinds)):
@@ -157,18 +158,23 @@ def fold(
                 drop(state, slate)
             counts[2] += 1
         else:
-            seen = 0
+            seen, until, width = 0, positions, bits.shape[1] // 2
             for k in range(positions):
                 click = (bits[i, k >> 3] >> (k & 7)) & 1
+                there = click | ((bits[i, width + (k >> 3)] >> (k & 7)) & 1)
+                if there == 0 and k < until:
+                    until = k  # what is below was not seen, or nobody knows in which order
                 clicks[k] = click == 1
                 seen += click
-                shown[slate.items[k]] += 1
+                shown[slate.items[k]] += there
                 clicked[slate.items[k]] += click
                 at[k] += click
             tally_round(tally, counts[1], seen, slate.items)
             counts[1] += 1
             counts[3] += seen
-            if reaches and learn(state, slate, clicks):
+            if reaches and until == 0:
+                drop(state, slate)
+            elif reaches and learn(state, slate, clicks[:until]):
                 why[0] = DUE
                 return i + 1
     return len(kinds)

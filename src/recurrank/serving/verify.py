@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 from recurrank.serving import chain
-from recurrank.serving.events import Event, Kind, slate_size
+from recurrank.serving.events import Event, Kind, clicks_fit, slate_size
 from recurrank.serving.history import History
 from recurrank.serving.store.base import Floor, Head, Row, Status, Store, StoreError
 from recurrank.serving.verify_rankers import MOST, Faults, Lives, check_rankers, read_or_tell
@@ -200,7 +200,7 @@ class _Log:
         k = row.positions
         if event.kind == Kind.SERVED and slate_size(event.payload, k) < 0:
             self.faults(f"event {event.seq}: its payload is not a slate of {k} positions")
-        if len(event.clicks) not in (0, (k + 7) // 8):
+        if not clicks_fit(event.clicks, k):
             self.faults(f"event {event.seq}: its clicks are not those of {k} positions")
 
     def _end(self, seq: int) -> None:

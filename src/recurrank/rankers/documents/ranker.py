@@ -122,13 +122,13 @@ class DocumentRanker(RequestRanker):
         known = {field.name: getattr(slate, field.name) for field in fields(slate)}
         return DocumentSlate(**known, memory=self.state.memory[: len(slate)].copy())
 
-    def learn(self, slate: Slate, clicks: ArrayLike) -> None:
+    def learn(self, slate: Slate, clicks: ArrayLike, seen: ArrayLike | None = None) -> None:
         """Take in the clicks on a slate of this ranker: one boolean per position shown; late, in any order, each slate once."""
         self._checked(slate, clicks)
         if isinstance(slate, DocumentSlate):
             self.state.memory[:] = np.nan
             self.state.memory[: len(slate)] = slate.memory
-        super().learn(slate, clicks)
+        super().learn(slate, clicks, seen)
 
     def _shortlist(self) -> None:
         """Queries name their documents."""

@@ -137,7 +137,7 @@ def learn(state: State, slate: Buffer, clicks: Bools) -> bool:
             if state.key[r] == slate.marks[i, 0]:
                 row = r
         k = slate.marks[i, 1] & POSITION
-        if row < 0 or not 0 <= k < len(slate.items):
+        if row < 0 or not 0 <= k < len(clicks):
             continue
         x = slate.items[k]
         w = state.weight[x]
@@ -146,7 +146,7 @@ def learn(state: State, slate: Buffer, clicks: Bools) -> bool:
             for q in range(dim):
                 state.moments[row, p, q] += wp * features[x, q]
             state.sums[row, p] += wp * clicks[k]
-    for k in range(len(slate.items)):
+    for k in range(len(clicks)):
         if state.weight[slate.items[k]] > 0:
             state.clicks[k] += clicks[k]
             for p in range(dim):

@@ -117,7 +117,7 @@ def _slate_routes(service: Service) -> list[Route]:
         reports = _read_reports(request.body)
         if len(reports) > REPORTS:
             raise Refused(413, f"body: {len(reports):,} reports; at most {REPORTS:,} at once")
-        statuses = await service.feedback_async([Report(r.slate, tuple(r.clicks), r.final) for r in reports])
+        statuses = await service.feedback_async([_report(one) for one in reports])
         return Answer(_encode([s.Reported(r.slate, status) for r, status in zip(reports, statuses, strict=True)]))  # type: ignore[arg-type]
 
     return [rank, feedback]
@@ -146,6 +146,10 @@ def _operation_routes(service: Service, keys: KeyRing | None, registry: Collecto
         return Answer(generate_latest(registry), "text/plain; charset=utf-8")
 
     return [healthz, readyz, metrics]
+
+
+def _report(one: s.NewReport) -> Report:
+    return Report(one.slate, tuple(one.clicks), one.final, None if one.seen is None else tuple(one.seen))
 
 
 def _json(document: Any) -> Answer:

@@ -140,11 +140,18 @@ class RankedSlate(Struct, omit_defaults=True):
 
 
 class NewReport(Struct, forbid_unknown_fields=True):
-    """Clicks on a slate. ``final`` is false while more may come."""
+    """Clicks on a slate. ``final`` is false while more may come; ``seen`` is left out where nobody knows."""
 
     slate: SlateId
     clicks: Annotated[list[Annotated[int, Meta(ge=-(2**31), le=2**31)]], Meta(max_length=1000, description="positions, from 0")]
     final: bool = True
+    seen: (
+        Annotated[
+            list[Annotated[int, Meta(ge=-(2**31), le=2**31)]],
+            Meta(max_length=1000, description="positions that were on the screen; those below teach nothing"),
+        ]
+        | None
+    ) = None
 
 
 class Reported(Struct):

@@ -137,9 +137,8 @@ class Store(abc.ABC):
                             outcomes.append(Served(None))
                         else:
                             outcomes.append(Served(payloads.get(row.served) or self.payload(t, row.served)))
-                    case Report(slate, clicks, final):
-                        row = rows.get(slate)
-                        outcomes.append(self._reported(row, clicks, final, known, rows, note))
+                    case Report(slate):
+                        outcomes.append(self._reported(rows.get(slate), operation, known, rows, note))
                     case Expire(served, learn):
                         over = [rows[ids[place]] for place in served if place in ids and ids[place] in rows]
                         outcomes.append(sum(self._expired(row, learn, rows, note) for row in over))
@@ -161,19 +160,20 @@ class Store(abc.ABC):
         return outcomes
 
     @staticmethod
-    def _reported(
-        row: Row | None, clicks: tuple[int, ...], final: bool, known: dict[int, Living], rows: dict[str, Row], note: Any
-    ) -> str:
+    def _reported(row: Row | None, report: Report, known: dict[int, Living], rows: dict[str, Row], note: Any) -> str:
         if row is None:
             return "unknown"
         positions = known[row.ranker].positions
         shown = shown_in(row.head, positions)
-        if any(not 0 <= position < shown for position in clicks):
+        if any(not 0 <= position < shown for position in (*report.clicks, *(report.seen or ()))):
             return "invalid"
         if row.status != Status.OPEN:
             return "duplicate" if row.status == Status.LEARNED else "late"
-        together = joined(row.clicks, pack_clicks(positions, list(clicks)))
-        if final:
+        said = pack_clicks(positions, report.clicks)
+        if report.seen is not None:
+            said += pack_clicks(positions, report.seen)
+        together = joined(row.clicks, said)
+        if report.final:
             note(row.ranker, Kind.LEARNED, row.served, together, says=_LEARNED)
             rows[row.slate] = row._replace(status=Status.LEARNED, clicks=together)
             return "learned"

@@ -37,11 +37,12 @@ class Serve(NamedTuple):
 
 
 class Report(NamedTuple):
-    """Clicks on a slate."""
+    """Clicks on a slate; and the positions that were on the screen, where that is known."""
 
     slate: str
     clicks: tuple[int, ...]
     final: bool
+    seen: tuple[int, ...] | None = None
 
 
 class Expire(NamedTuple):
