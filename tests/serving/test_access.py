@@ -251,3 +251,49 @@ def test_a_process_whose_only_key_is_revoked(tmp_path):
                 time.sleep(0.1)
         process.terminate()
         assert "nobody is let in" in process.stderr.read()
+
+
+def test_a_key_in_a_page_is_bound_to_a_ranker_an_origin_and_a_rate(tmp_path):
+    keys = auth.KeyFile(tmp_path / "keys")
+    admin = auth.create(keys, "admin", ["admin"])
+    page = auth.create(keys, "page", ["feedback", "rank"], ranker="films", origin="https://shop.example", rate=4)
+    server = Server(f"sqlite:///{tmp_path}/x.db", keys)
+    shop, evil = {"origin": "https://shop.example"}, {"origin": "https://evil.example"}
+    try:
+        with httpx.Client(base_url=server.url, timeout=120) as http:
+            everything, own = ({"authorization": f"Bearer {secret}"} for secret in (admin, page))
+            for name in ("films", "other"):
+                assert http.put(f"/v1/rankers/{name}", json=ranker(), headers=everything).status_code == 200
+                http.post(f"/v1/rankers/{name}/rank", json={"slate": name}, headers=everything)
+            assert http.options("/v1/feedback", headers=shop).status_code == 204
+            assert http.options("/v1/feedback", headers=evil).status_code == 403
+            reports = [{"slate": name, "clicks": [0]} for name in ("films", "other")]
+            assert http.post("/v1/feedback", json=reports, headers=own).status_code == 403  # of no page
+            assert http.post("/v1/feedback", json=reports, headers={**own, **evil}).status_code == 403
+            assert http.post("/v1/feedback", json=reports, headers={**everything, **shop}).status_code == 403  # not its key
+            assert http.post("/v1/rankers/other/rank", headers={**own, **shop}).status_code == 403
+            answer = http.post("/v1/feedback", json=reports, headers={**own, **shop})
+            assert [one["status"] for one in answer.json()] == ["learned", "unknown"]
+            assert answer.headers["access-control-allow-origin"] == "https://shop.example"
+            many = [http.post("/v1/feedback", json=[], headers={**own, **shop}).status_code for _ in range(30)]
+            assert many.count(429) > 0
+            assert http.post("/v1/feedback", json=reports[1:], headers=everything).json()[0]["status"] == "learned"
+    finally:
+        server.stop()
+
+
+@pytest.mark.parametrize(
+    ("bounds", "says"),
+    [
+        ({"ranker": "a b"}, "ranker: 'a b'"),
+        ({"origin": "shop.example"}, "origin: 'shop.example'"),
+        ({"origin": "https://shop.example/page"}, "without a path"),
+        ({"rate": 0}, "rate: 0"),
+        ({"roles": ["admin"], "ranker": "films"}, "roles: a key with the role admin"),
+    ],
+)
+def test_bounds_that_will_not_do(tmp_path, bounds, says):
+    keys = auth.KeyFile(tmp_path / "keys")
+    with pytest.raises(ValueError, match=says):
+        auth.create(keys, "page", **{"roles": ["feedback"], **bounds})
+    assert keys.all() == []

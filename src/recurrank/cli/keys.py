@@ -19,13 +19,18 @@ def command() -> None:
 @command.command()
 @click.argument("name")
 @click.option("--role", "roles", multiple=True, required=True, help="rank, feedback or admin; may be repeated.")
+@click.option("--ranker", help="Only this ranker's slates: for a key in a page, which is public.")
+@click.option("--origin", help="Only pages of this origin, as https://shop.example; it need not be allowed in another way.")
+@click.option("--rate", type=float, help="Requests per second at most, below the server's own limit.")
 @store_option
 @json_option
-def create(name: str, roles: tuple[str, ...], store: str, as_json: bool) -> None:
+def create(
+    name: str, roles: tuple[str, ...], ranker: str | None, origin: str | None, rate: float | None, store: str, as_json: bool
+) -> None:
     """Make a key called NAME and print its secret, which is not kept and cannot be shown again."""
     from recurrank.serving import auth
 
-    secret = auth.create(auth.open_keys(store), name, list(roles))
+    secret = auth.create(auth.open_keys(store), name, list(roles), ranker, origin, rate)
     if as_json:
         print_json({"name": name, "roles": list(dict.fromkeys(roles)), "secret": secret})
     else:

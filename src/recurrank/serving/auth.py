@@ -28,12 +28,16 @@ PREFIX = "rk_"
 
 
 class Key(NamedTuple):
-    """An API key as it is kept."""
+    """An API key as it is kept. Beside roles it may have bounds, as ``ranker=shop``: what it is good for, and how often."""
 
     name: str
     hash: str
     roles: tuple[str, ...]
     created: float
+
+    def bound(self, what: str) -> str | None:
+        """The ranker, the origin of pages, or the rate per second that the key is bound to."""
+        return next((role.partition("=")[2] for role in self.roles if role.startswith(f"{what}=")), None)
 
 
 Change = Callable[[list[Key]], list[Key]]
@@ -113,15 +117,21 @@ def open_keys(address: str) -> Keys:
     )
 
 
-def create(keys: Keys, name: str, roles: list[str]) -> str:
-    """A new key; its secret, which cannot be had again."""
+def create(
+    keys: Keys, name: str, roles: list[str], ranker: str | None = None, origin: str | None = None, rate: float | None = None
+) -> str:
+    """A new key; its secret, which cannot be had again.
+
+    A key in a page is public: bind it to a ranker, to the page's origin and to a rate per second.
+    """
     if not re.fullmatch(r"[A-Za-z0-9_.-]{1,64}", name):
         raise ValueError(f"name: {name!r} is not a key's name; give 1 to 64 letters, digits, dots, dashes or underscores")
     for role in roles or [""]:
         if role not in ROLES:
             raise ValueError(f"roles: {role!r} is unknown; choose from {', '.join(ROLES)}")
+    bounds = _bounds(roles, ranker, origin, rate)
     secret = PREFIX + secrets.token_urlsafe(32)
-    new = Key(name, hashed(secret), tuple(dict.fromkeys(roles)), time.time())
+    new = Key(name, hashed(secret), (*dict.fromkeys(roles), *bounds), time.time())
 
     def added(there: list[Key]) -> list[Key]:
         if any(key.name == name for key in there):
@@ -130,6 +140,20 @@ def create(keys: Keys, name: str, roles: list[str]) -> str:
 
     keys.change(added)
     return secret
+
+
+def _bounds(roles: list[str], ranker: str | None, origin: str | None, rate: float | None) -> list[str]:
+    """What a key is bound to, as it is kept; ValueError for what will not do."""
+    if "admin" in roles and (ranker, origin) != (None, None):
+        raise ValueError("roles: a key with the role admin may do everything; give rank or feedback to one that is bound")
+    if ranker is not None and not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}", ranker):
+        raise ValueError(f"ranker: {ranker!r} is not a ranker's name")
+    if origin is not None and not re.fullmatch(r"https?://[A-Za-z0-9.:\[\]-]+", origin):
+        raise ValueError(f"origin: {origin!r} is not an origin; give one as https://shop.example, without a path")
+    if rate is not None and not 0 < rate <= 1e6:
+        raise ValueError(f"rate: {rate:g} is not a number of requests per second; give one above 0")
+    found = {"ranker": ranker, "origin": origin, "rate": None if rate is None else f"{rate:g}"}
+    return [f"{what}={value}" for what, value in found.items() if value is not None]
 
 
 def revoke(keys: Keys, name: str) -> None:

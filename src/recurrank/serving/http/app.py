@@ -117,7 +117,9 @@ def _slate_routes(service: Service) -> list[Route]:
         reports = _read_reports(request.body)
         if len(reports) > REPORTS:
             raise Refused(413, f"body: {len(reports):,} reports; at most {REPORTS:,} at once")
-        statuses = await service.feedback_async([_report(one) for one in reports])
+        only = request.key.bound("ranker") if request.key is not None else None
+        number = None if only is None else service.hosted(only).stored.number
+        statuses = await service.feedback_async([_report(one, number) for one in reports])
         return Answer(_encode([s.Reported(r.slate, status) for r, status in zip(reports, statuses, strict=True)]))  # type: ignore[arg-type]
 
     return [rank, feedback]
@@ -148,8 +150,8 @@ def _operation_routes(service: Service, keys: KeyRing | None, registry: Collecto
     return [healthz, readyz, metrics]
 
 
-def _report(one: s.NewReport) -> Report:
-    return Report(one.slate, tuple(one.clicks), one.final, None if one.seen is None else tuple(one.seen))
+def _report(one: s.NewReport, ranker: int | None) -> Report:
+    return Report(one.slate, tuple(one.clicks), one.final, None if one.seen is None else tuple(one.seen), ranker)
 
 
 def _json(document: Any) -> Answer:

@@ -13,6 +13,7 @@ from urllib.parse import parse_qsl
 
 from prometheus_client import CollectorRegistry, Counter, Histogram
 
+from recurrank.serving.auth import Key
 from recurrank.serving.http.decoder import Decoder
 from recurrank.serving.http.keyring import KeyRing
 from recurrank.serving.http.problems import Refused, explain, log, problem
@@ -89,7 +90,7 @@ class Gate:
                 status, started = message["status"], True
                 if connection is not None:
                     connection.answering()
-                if origin and origin in self.limits.origins:
+                if origin and self._welcome(origin):
                     message["headers"] = [
                         *message["headers"],
                         (b"access-control-allow-origin", origin.encode()),
@@ -104,6 +105,8 @@ class Gate:
             if len(headers) < len(scope["headers"]):
                 _check_once(scope["headers"])
             self._check_host(headers)
+            if self.keys is not None and origin:
+                await self.keys.look()
             self._check_origin(method, origin, headers)
             found = self.table.find(scope["raw_path"])
             if found is None:
@@ -115,11 +118,11 @@ class Gate:
             route = found.routes.get(method)
             if route is None:
                 raise Refused(405, f"method: {method} is not one of this path", {"allow": ", ".join(found.routes)})
-            await self._check_key(route, headers)
+            key = await self._check_key(route, headers, found.parameters, origin)
             body = await self._body(route, headers, receive)
             self._holding += len(body)
             try:
-                request = Request(found.parameters, _query(scope), headers, body, (scope.get("client") or ("",))[0])
+                request = Request(found.parameters, _query(scope), headers, body, (scope.get("client") or ("",))[0], key)
                 await _answer(await route.handler(request), receive, answer)
             finally:
                 self._holding -= len(body)
@@ -144,10 +147,14 @@ class Gate:
 
     def _check_origin(self, method: str, origin: str, headers: dict[bytes, bytes]) -> None:
         """A page of another origin changes nothing, not even by the kind of request that browsers send unasked."""
-        if origin and method not in ("GET", "HEAD", "OPTIONS") and origin not in self.limits.origins:
+        if origin and method not in ("GET", "HEAD", "OPTIONS") and not self._welcome(origin):
             host = headers.get(b"host", b"").decode("latin-1")
             if origin not in (f"http://{host}", f"https://{host}"):
                 raise Refused(403, "origin: pages from there may not use this server; start it with --allow-origin for it")
+
+    def _welcome(self, origin: str) -> bool:
+        """Whether pages of this origin may use the server: all of it, or what a key that is bound to the origin allows."""
+        return origin in self.limits.origins or (self.keys is not None and origin in self.keys.origins)
 
     def _check_host(self, headers: dict[bytes, bytes]) -> None:
         host = headers.get(b"host", b"").decode("latin-1")
@@ -155,23 +162,34 @@ class Gate:
         if "*" not in self.limits.hosts and name.lower() not in self.limits.hosts:
             raise Refused(421, "host: this name is not served here; start the server with --allow-host for it")
 
-    async def _check_key(self, route: Route, headers: dict[bytes, bytes]) -> None:
-        """Whether whoever asks may use this route; the key's rate is spent."""
+    async def _check_key(
+        self, route: Route, headers: dict[bytes, bytes], parameters: tuple[str, ...], origin: str
+    ) -> Key | None:
+        """The key of whoever asks, where one is needed, if it may use this route; its rate is spent."""
         if self.keys is None:
-            return
+            return None
         await self.keys.look()
         if route.role == PUBLIC or not self.keys.required:
-            return
+            return None
         key = self.keys.owner(headers.get(b"authorization", b""))
         if route.role != ANY_KEY and route.role not in key.roles and "admin" not in key.roles:
             raise Refused(403, f"authorization: this key may not do that; it needs the role {route.role}")
-        if self.limits.rate is not None:
-            self._spend(key.name, self.limits.rate, time.monotonic())
+        bound, rates = key.bound("origin"), [self.limits.rate, float(key.bound("rate") or "inf")]
+        if bound is not None and origin != bound:
+            raise Refused(403, f"authorization: this key is for pages of {bound}")
+        if origin and origin not in self.limits.origins and origin in self.keys.origins and bound is None:
+            raise Refused(403, "authorization: pages from there need a key that is bound to their origin")
+        if (ranker := key.bound("ranker")) is not None and "{name}" in route.path and parameters[0] != ranker:
+            raise Refused(403, f"authorization: this key is for the ranker {ranker!r}")
+        if (rate := min(one for one in rates if one is not None)) < float("inf"):
+            self._spend(key.name, rate, time.monotonic())
+        return key
 
     def _spend(self, name: str, rate: float, now: float) -> None:
         """Each key has a bucket that fills at the rate and holds one second of it."""
-        left, then = self._buckets.get(name, (rate, now))
-        left = min(rate, left + (now - then) * rate)
+        most = max(1.0, rate)
+        left, then = self._buckets.get(name, (most, now))
+        left = min(most, left + (now - then) * rate)
         if left < 1:
             self._buckets[name] = (left, now)
             raise Refused(429, f"rate: more than {rate:g} requests per second with this key", {"retry-after": "1"})
@@ -220,7 +238,7 @@ class Gate:
             self._holding -= size
 
     async def _preflight(self, origin: str, send: Send) -> None:
-        if origin not in self.limits.origins:
+        if not self._welcome(origin):
             raise Refused(403, "origin: pages from there may not use this server; start it with --allow-origin for it")
         allowed = [
             (b"access-control-allow-methods", b"GET, PUT, POST, PATCH, DELETE"),

@@ -76,6 +76,11 @@ class KeyRing:
         """Why nobody can be let in now, if that is so."""
         return self._problem
 
+    @property
+    def origins(self) -> set[str]:
+        """The origins of pages that keys are bound to: these pages may use the server, with such a key."""
+        return {origin for key in self._known if (origin := key.bound("origin"))}
+
     def owner(self, authorization: bytes) -> auth.Key:
         """The key in an Authorization header; Refused when it is not one of these."""
         if self._problem == _UNREADABLE:

@@ -13,6 +13,8 @@ import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from typing import Any, Literal, NamedTuple
 
+from recurrank.serving.auth import Key
+
 PUBLIC, ANY_KEY = "public", "any key"
 """Roles of routes besides those of keys: no key is needed; any key will do."""
 
@@ -25,13 +27,14 @@ _REMEMBERED = 4096
 
 
 class Request(NamedTuple):
-    """What a handler gets: the path's parameters, the query, headers, the body, whole, and the client's address."""
+    """What a handler gets: the path's parameters, the query, headers, the body, whole, the client's address, and its key."""
 
     parameters: tuple[str, ...]
     query: dict[str, str]
     headers: dict[bytes, bytes]
     body: bytes
     client: str
+    key: Key | None = None
 
     @property
     def media(self) -> str:

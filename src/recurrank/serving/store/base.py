@@ -161,7 +161,7 @@ class Store(abc.ABC):
 
     @staticmethod
     def _reported(row: Row | None, report: Report, known: dict[int, Living], rows: dict[str, Row], note: Any) -> str:
-        if row is None:
+        if row is None or report.ranker not in (None, row.ranker):
             return "unknown"
         positions = known[row.ranker].positions
         shown = shown_in(row.head, positions)

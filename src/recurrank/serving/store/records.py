@@ -37,12 +37,16 @@ class Serve(NamedTuple):
 
 
 class Report(NamedTuple):
-    """Clicks on a slate; and the positions that were on the screen, where that is known."""
+    """Clicks on a slate; and the positions that were on the screen, where that is known.
+
+    Where ``ranker`` is given, slates of other rankers are unknown to whoever reports.
+    """
 
     slate: str
     clicks: tuple[int, ...]
     final: bool
     seen: tuple[int, ...] | None = None
+    ranker: int | None = None
 
 
 class Expire(NamedTuple):
