@@ -150,7 +150,7 @@ def test_an_event_that_cannot_be_is_refused_and_those_before_it_are_folded(tmp_p
         "odd": good._replace(payload=good.payload + b"123"),
         "long": good._replace(payload=good.payload[: 4 * K] + bytes(16 * (K + 1))),
         "item": good._replace(payload=np.array([ITEMS, 0, 1, 2], "<i4").tobytes()),
-        "clicks": good._replace(clicks=b"12"),
+        "clicks": good._replace(clicks=b"123"),
     }[damage]
     fold, sound = new_fold(hosted.spec, hosted.catalogue), new_fold(hosted.spec, hosted.catalogue)
     with pytest.raises(ValueError, match=f"^event {good.seq}: "):
