@@ -76,7 +76,15 @@ def test_every_step_of_a_tutorial_works_and_says_what_the_page_says(page, tmp_pa
 
 
 def test_a_tutorial_for_each_kind_of_user():
-    assert [page.stem for page in TUTORIALS] == ["handbook", "logs", "requests", "engineer", "operator", "researcher", "rollout"]
+    assert [page.stem for page in TUTORIALS] == [
+        "handbook",
+        "logs",
+        "requests",
+        "engineer",
+        "operator",
+        "researcher",
+        "rollout",
+    ]
 
 
 def anchors(page: Path) -> set[str]:
