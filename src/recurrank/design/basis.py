@@ -7,16 +7,20 @@ one matrix) nor one row far from all others costs accuracy, and rows off the spa
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
-import scipy.linalg
 
 from recurrank._arrays import Floats, Ints
 from recurrank.catalogue.scan import Lens
 
+Pivot = Callable[[Floats, float], Ints]
+"""How rows for a basis are chosen: see :func:`pivots`."""
 START_ROWS = 2000
 """Rows drawn to start from: enough to span, and to have some of the extremes."""
+EQUAL = 1e-9
+"""Lengths that differ by less than this share are equal: they are sums of rounded numbers."""
 LARGEST_COORDINATE = 8.0
 """Coordinates beyond this lead to a new basis, in which a row far from all others is a unit vector and costs no accuracy."""
 
@@ -45,30 +49,64 @@ def start(count: int, most: int = START_ROWS) -> Ints:
     return np.unique(np.random.default_rng(0).integers(count, size=most))  # a few less if some were drawn twice
 
 
-def basis_of(rows: Floats, scales: Floats, precise: bool) -> tuple[Basis, Ints]:
+def pivots(rows: Floats, slack: float) -> Ints:
+    """Rows that stick out furthest of the span of those before, one after the other, while one does by more than ``slack``.
+
+    This is what a pivoted QR chooses, but where rows stick out equally far, as rows of length 1 do at first, the first one is
+    taken; there the last bits, which differ between processors, would decide.
+    """
+    rest = rows.copy()
+    chosen: list[int] = []
+    directions = np.zeros((0, rows.shape[1]))
+    while len(chosen) < min(rows.shape):
+        lengths = np.sqrt(np.einsum("ij,ij->i", rest, rest))
+        if lengths.max() <= slack and chosen:
+            break
+        chosen.append(int(np.argmax(lengths >= lengths.max() * (1 - EQUAL))))
+        direction = rest[chosen[-1]] - (directions @ rest[chosen[-1]]) @ directions  # exactly orthogonal to those before
+        direction /= np.linalg.norm(direction) or 1.0
+        directions = np.vstack([directions, direction])
+        rest -= np.outer(rest @ direction, direction)
+        rest[chosen] = 0.0
+    return np.array(chosen, dtype=np.int64)
+
+
+def pivots_of_0_1_0(rows: Floats, slack: float) -> Ints:
+    """:func:`pivots` by LAPACK's pivoted QR, as version 0.1.0 had them: the last bits decide between equal lengths."""
+    from scipy.linalg import qr
+
+    triangle, order = qr(rows.T, mode="r", pivoting=True)
+    chosen: Ints = order[: max(1, int((np.abs(np.diag(triangle)) > slack).sum()))]
+    return chosen
+
+
+def pivots_by(rules: int) -> Pivot:
+    """The pivots of a version of what rankers decide."""
+    return pivots_of_0_1_0 if rules == 1 else pivots
+
+
+def basis_of(rows: Floats, scales: Floats, precise: bool, pivot: Pivot = pivots) -> tuple[Basis, Ints]:
     """A basis of the rows' span, and which of them it is made of; ``precise`` if they have the digits of float64."""
     slack = 1e-9 if precise else 3e-6
     scaled = rows / scales
     lengths = np.linalg.norm(scaled, axis=1)
     unit = scaled / np.where(lengths > 0, lengths, 1.0)[:, None]
-    # Pivoted QR of unit rows: |R_jj| is how far the j-th choice sticks out of the span of those before.
-    triangle, order = scipy.linalg.qr(unit.T, mode="r", pivoting=True)
-    rank = max(1, int((np.abs(np.diag(triangle)) > slack).sum()))
-    first = order[:rank]
+    first = pivot(unit, slack)
+    rank = len(first)
     q, r = np.linalg.qr(scaled[first].T, mode="complete")
-    coordinates = scipy.linalg.solve_triangular(r[:rank], q[:, :rank].T).T
+    coordinates = np.linalg.solve(r[:rank], q[:, :rank].T).T
     return Basis(coordinates / scales[:, None], q[:, rank:] / scales[:, None], scales, slack), np.sort(first)
 
 
-def rebase(points: Floats) -> tuple[Floats, Ints]:
+def rebase(points: Floats, pivot: Pivot = pivots) -> tuple[Floats, Ints]:
     """A change of coordinates after which r of the points, chosen greedily for volume, are the unit vectors; and which."""
-    chosen = scipy.linalg.qr(points.T, mode="r", pivoting=True)[1][: points.shape[1]]
+    chosen = pivot(points, 0.0)
     return inverse(points[chosen]), chosen
 
 
-def enlarged(basis: Basis, rows: Floats, precise: bool) -> tuple[Basis, Ints]:
+def enlarged(basis: Basis, rows: Floats, precise: bool, pivot: Pivot = pivots) -> tuple[Basis, Ints]:
     """A basis of the rows' larger span; if the span did not grow, the old basis with a larger rounding tolerance."""
-    larger, first = basis_of(rows, basis.scales, precise)
+    larger, first = basis_of(rows, basis.scales, precise, pivot)
     if larger.rank > basis.rank:
         return larger, first
     return basis._replace(slack=4 * basis.slack), first[:0]

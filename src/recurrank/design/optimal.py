@@ -44,7 +44,7 @@ from numpy.typing import ArrayLike
 from recurrank._arrays import Floats, Ints, as_features, as_number
 from recurrank.catalogue.rows import Rows, one_thread, without_zeros
 from recurrank.catalogue.scan import Found, Lens
-from recurrank.design.basis import START_ROWS, by_length, lens, start
+from recurrank.design.basis import START_ROWS, Pivot, by_length, lens, pivots, start
 from recurrank.design.pool import Pool
 
 POOL_NUMBERS = 1 << 20
@@ -109,7 +109,7 @@ class Source(Protocol):
 
 
 @one_thread()
-def optimal_design(source: Source, tolerance: float) -> Design:
+def optimal_design(source: Source, tolerance: float, pivot: Pivot = pivots) -> Design:
     """:func:`g_optimal` for a view of a catalogue's rows, or a cluster's; the support has row numbers of it."""
     most = max(START_ROWS, POOL_NUMBERS // source.dim)
     sample = start(len(source), most)
@@ -117,7 +117,7 @@ def optimal_design(source: Source, tolerance: float) -> Design:
     scales = without_zeros(scales)
     if not rows.any():  # most rows are zero: begin with the longest
         sample, _, rows, *_ = source.scan(by_length(scales), most)
-    pool = Pool(sample, rows, scales, source.precise)
+    pool = Pool(sample, rows, scales, source.precise, pivot)
     if len(sample) == len(source):  # all of it is in memory
         pool.balance(tolerance)
         value, scans = pool.known, 1

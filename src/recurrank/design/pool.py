@@ -12,7 +12,7 @@ import numpy as np
 from recurrank._arrays import Bools, Floats, Ints
 from recurrank.catalogue.rows import Rows
 from recurrank.catalogue.scan import Found
-from recurrank.design.basis import LARGEST_COORDINATE, START_ROWS, basis_of, enlarged, lens, rebase, root, start
+from recurrank.design.basis import LARGEST_COORDINATE, START_ROWS, Pivot, basis_of, enlarged, lens, rebase, root, start
 from recurrank.design.basis import inverse as invert
 from recurrank.design.steps import caratheodory, levers, solve
 
@@ -33,12 +33,12 @@ class Pool:
 
     """
 
-    def __init__(self, indices: Ints, rows: Floats, scales: Floats, precise: bool) -> None:
-        self.indices, self.rows, self.precise = indices, rows, precise
+    def __init__(self, indices: Ints, rows: Floats, scales: Floats, precise: bool, pivot: Pivot) -> None:
+        self.indices, self.rows, self.precise, self._pivot = indices, rows, precise, pivot
         few = start(len(rows))
         if not rows[few].any():  # most rows are zero: begin with the others
             few = np.flatnonzero(rows.any(axis=1))[:START_ROWS]
-        self.basis, first = basis_of(rows[few], scales, precise)
+        self.basis, first = basis_of(rows[few], scales, precise, pivot)
         self.weights = np.zeros(len(rows))
         self.weights[few[first]] = 1 / len(first)
         self._active = few
@@ -75,7 +75,7 @@ class Pool:
         """Balance the active rows among themselves, in a basis that suits them; their leverages then."""
         points, weights = self.rows[active] @ self.basis.to_coordinates, self.weights[active]
         if np.abs(points).max() > LARGEST_COORDINATE:
-            change, chosen = rebase(points)
+            change, chosen = rebase(points, self._pivot)
             points, self.basis = points @ change, self.basis.changed(change)
             weights /= 2  # some weight on the new unit vectors keeps Q far from singular
             weights[chosen] += 0.5 / self.rank
@@ -87,7 +87,7 @@ class Pool:
     def _widen(self, outside: Ints) -> None:
         """Rows off the span are in the pool: start again in the larger span."""
         wider = np.union1d(np.flatnonzero(self.weights), outside)
-        self.basis, first = enlarged(self.basis, self.rows[wider], self.precise)
+        self.basis, first = enlarged(self.basis, self.rows[wider], self.precise, self._pivot)
         if len(first):
             self.weights[:] = 0.0
             self.weights[wider[first]] = 1 / len(first)

@@ -7,13 +7,15 @@ x' Q^-1 x. See ``optimal.py`` for what they are for, and Todd (2016), chapter 3,
 from __future__ import annotations
 
 import numpy as np
-import scipy.linalg
 
 from recurrank._arrays import Floats
+from recurrank.design.basis import EQUAL, pivots
 from recurrank.design.basis import inverse as invert
 
-BETWEEN_QR = 32
-"""Points that are dropped before the null vectors are computed anew: each dropped one costs them a little accuracy."""
+BETWEEN_BASES = 32
+"""Points that are dropped before a basis is chosen anew: each dropped one costs the shares a little accuracy."""
+DEPENDENT = 1e-9
+"""How far, of its length, an x x' that depends on others sticks out of their span."""
 
 
 def levers(points: Floats, inverse: Floats) -> Floats:
@@ -77,24 +79,38 @@ def caratheodory(points: Floats, weights: Floats) -> Floats:
 
     More points than that have dependent x x': some v has sum v_i x_i x_i' = 0, and with the sign for which
     sum v_i <= 0, weights + t v keep Q while their sum falls, until one of them is gone. Scaled back to sum 1, Q grows.
+
+    Each v writes one point's x x' in a basis of others'. Points of one length have sum v_i = 0 but for the last bits, and the
+    x x' of transformed items are dependent: the choice of basis and sign does not hang on bits that differ between processors.
     """
     weights = weights / weights.sum()
     rank = points.shape[1]
-    most, upper = rank * (rank + 1) // 2, np.triu_indices(rank)
+    upper = np.triu_indices(rank)
     held = np.flatnonzero(weights > 0)
-    while len(held) > most:
+    while len(held) > rank * (rank + 1) // 2:
         squares = points[held][:, upper[0]] * points[held][:, upper[1]]
-        # What a complete QR has beyond the columns: as many v, orthogonal to each other, as there are points too many.
-        null = scipy.linalg.qr(squares)[0][:, most:]
-        for _ in range(min(null.shape[1], BETWEEN_QR)):
-            v = null[:, 0] if null[:, 0].sum() <= 0 else -null[:, 0]
+        lengths = np.linalg.norm(squares, axis=1)
+        squares /= lengths[:, None]
+        base = pivots(squares, DEPENDENT)
+        others = np.setdiff1d(np.arange(len(held)), base)[:BETWEEN_BASES]
+        # x_i x_i' = sum_j c_ij x_j x_j' for i beside the basis and j in it, all of length 1
+        share = np.linalg.lstsq(squares[base].T, squares[others].T, rcond=None)[0].T
+        for i, other in enumerate(others):
+            v = np.zeros(len(held))
+            v[other], v[base] = -1.0, share[i]
+            v /= lengths
+            if v.sum() > EQUAL * np.abs(v).sum():
+                v = -v
             falling = np.flatnonzero(v < 0)
             limits = weights[held[falling]] / -v[falling]
             gone = falling[np.argmin(limits)]
             weights[held] = np.maximum(weights[held] + limits.min() * v, 0.0)
             weights[held[gone]] = 0.0
-            # The other v without the point that is gone.
-            null = np.delete(null[:, 1:] - np.outer(v, null[gone, 1:] / v[gone]), gone, axis=0)
-            held = np.delete(held, gone)
+            if gone != other:  # the other one takes its place in the basis
+                j = int(np.flatnonzero(base == gone)[0])
+                base[j], row = other, share[i] / share[i, j]
+                row[j] = 1 - 1 / share[i, j]
+                share[i + 1 :] -= np.outer(share[i + 1 :, j], row)
         weights /= weights.sum()
+        held = np.flatnonzero(weights > 0)
     return weights

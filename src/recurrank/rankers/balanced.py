@@ -41,6 +41,7 @@ from numpy.typing import NDArray
 
 from recurrank._arrays import Floats, Ints
 from recurrank.catalogue.rows import one_thread
+from recurrank.design.basis import pivots_by
 from recurrank.rankers.engines.balanced_rounds import (
     ANSWERS,
     CERTIFIED,
@@ -132,9 +133,8 @@ class Balanced(Restocking):
         self.confidence, self.delta = self.record(confidence=confidence, delta=delta)
         self._believed = self.record_prior(prior)
         order = self._alive()
-        self._coordinates = Coordinates.of(
-            self.catalogue.features, None if len(order) == len(self.catalogue.features) else order, self.catalogue.scales
-        )
+        some = None if len(order) == len(self.catalogue.features) else order
+        self._coordinates = Coordinates.of(self.catalogue.features, some, self.catalogue.scales, pivots_by(self.rules))
         order = order[self.rng.permutation(len(order))]
         known = np.isin(order, self._coordinates.support)  # a first slate of items that differ much cannot be all bad
         others = order[~known]

@@ -38,7 +38,7 @@ from recurrank._arrays import Bools, Floats, Ints
 from recurrank._compiled import hot
 from recurrank.catalogue.rows import SMALLEST_SCALE, Rows, one_thread, products
 from recurrank.catalogue.scan import Best
-from recurrank.design.basis import basis_of, rebase
+from recurrank.design.basis import basis_of, pivots_by, rebase
 from recurrank.design.optimal import optimal_design
 from recurrank.design.spanner import spanner_design
 from recurrank.rankers.blocks import BLOCK_ARRAYS, BLOCK_VALUES, CLOSED_VALUES, Block, ClosedBlock, packed, unpacked
@@ -301,14 +301,14 @@ class RecurRank(Restocking):
 
     def _design(self, members: NDArray[np.int32] | None, size: int, phase: int) -> tuple[Ints, Ints]:
         """Lines 1-3: a design on the items, which of them to try and how often; nothing where there is nothing to find out."""
-        nothing = np.empty(0, np.int64), np.empty(0, np.int64)
         rows = self._rows(members)
         if size == 1 or not (rows.scales() >= SMALLEST_SCALE).any():
-            return nothing
-        design = optimal_design(rows, self.tolerance) if self.design == "optimal" else spanner_design(rows, self.rng)
+            return np.empty(0, np.int64), np.empty(0, np.int64)
+        best, pivot = self.design == "optimal", pivots_by(self.rules)
+        design = optimal_design(rows, self.tolerance, pivot) if best else spanner_design(rows, self.rng)
         # T(a) = ceil( D pi(a) / (2 Delta^2) log(|A| / delta_ell) ), delta_ell = delta / (2 K ell (ell + 1))
         delta = self.delta / (2 * self.positions * phase * (phase + 1))
-        value = design.value if self.design == "optimal" else design.rank  # deviations.md, "the spanner's visits"
+        value = design.value if best else design.rank  # deviations.md, "the spanner's visits"
         wanted = value * design.weights / (2 * _precision(phase) ** 2) * math.log(size / delta)
         often = np.argsort(-wanted, kind="stable")  # the most wanted first: the draw finds them first
         places = design.support[often]

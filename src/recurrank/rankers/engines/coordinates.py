@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from recurrank._arrays import Features, Floats, Ints
 from recurrank.catalogue.rows import Rows
-from recurrank.design.basis import basis_of, rebase
+from recurrank.design.basis import Pivot, basis_of, pivots, rebase
 from recurrank.design.optimal import optimal_design
 
 TOLERANCE = 0.1
@@ -29,13 +29,13 @@ class Coordinates(NamedTuple):
     support: Ints  # the items of the design
 
     @staticmethod
-    def of(features: Features, items: NDArray[np.integer] | None, scales: Floats) -> Coordinates:
+    def of(features: Features, items: NDArray[np.integer] | None, scales: Floats, pivot: Pivot = pivots) -> Coordinates:
         """Made for these items, by default for all; ``scales`` are the largest values of each feature."""
         rows = Rows(features, items)
-        design = optimal_design(rows, TOLERANCE)
+        design = optimal_design(rows, TOLERANCE, pivot)
         support = rows.take(design.support)
-        basis, _ = basis_of(support, scales, rows.precise)
-        change, _ = rebase(support @ basis.to_coordinates)
+        basis, _ = basis_of(support, scales, rows.precise, pivot)
+        change, _ = rebase(support @ basis.to_coordinates, pivot)
         map_ = basis.to_coordinates @ change
         points = support @ map_
         root = np.linalg.cholesky((points * design.weights[:, None]).T @ points)
