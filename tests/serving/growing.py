@@ -35,7 +35,15 @@ def spec(name: str, window: float) -> RankerSpec:
 class Running:
     """A service whose users report finally, in parts, late or never, by a clock that is moved by hand."""
 
-    def __init__(self, address: str, policy: Policy | None, window: float = 0.05, apart: bool = False) -> None:
+    def __init__(
+        self,
+        address: str,
+        policy: Policy | None,
+        window: float = 0.05,
+        apart: bool = False,
+        settings: Settings = SETTINGS,
+    ) -> None:
+        self.settings = settings
         self.work = None if apart else answer
         self.address, self.policy, self.clock, self.rng = address, policy, Time(), np.random.default_rng(0)
         self.served = 0
@@ -47,7 +55,7 @@ class Running:
     def start(self) -> None:
         store = open_store(self.address)
         retention = Retention(store, self.address, self.policy, self.work)
-        self.service = Service(store, self.clock, seed=1, start=False, settings=SETTINGS, retention=retention)
+        self.service = Service(store, self.clock, seed=1, start=False, settings=self.settings, retention=retention)
 
     def rounds(self, count: int, names: tuple[str, str] = NAMES) -> None:
         """Slates of these rankers in groups of 50; items of the shop come and go."""

@@ -14,6 +14,7 @@ from tests.serving.growing import Running, grown
 from recurrank.serving.archive import Archive
 from recurrank.serving.audit import export, replay
 from recurrank.serving.retention import LEAST, Policy, parse
+from recurrank.serving.service import Settings
 from recurrank.serving.store import open_store
 from recurrank.serving.store.base import Report
 from recurrank.serving.verify import verify
@@ -212,6 +213,20 @@ def test_a_step_that_was_archived_and_not_removed_is_taken_up(address, tmp_path)
     manifest = Archive(f"{tmp_path}/archive").manifest()
     assert manifest.steps[0] == steps[0]
     assert manifest.last == running.service.store.floor().seq
+    assert verify(running.service.store).faults == []
+    running.service.close()
+
+
+def test_snapshots_are_taken_when_they_are_wanted(address):
+    """Usually there is one every 100,000 events or every minute: what is old would have to wait for it."""
+    seldom = Settings(refresh=0, expire=0, snapshot_events=10**9, snapshot_seconds=1e9)
+    running = Running(address, Policy(events=1000), settings=seldom)
+    running.rounds(1000)
+    retention = running.service.retention
+    if retention.step() == 0:
+        running.rounds(50)
+        assert retention.step() > 0
+    assert running.service.store.floor().seq > 500
     assert verify(running.service.store).faults == []
     running.service.close()
 

@@ -227,7 +227,8 @@ class Learner:
             self._brake(hosted)
             seq, kept = hosted.kept
             behind = hosted.fold.seq - seq
-            if behind >= settings.snapshot_events or (behind > 0 and now - kept >= seconds):
+            wanted = seq < self._store.snapshots_wanted
+            if behind >= settings.snapshot_events or (behind > 0 and (wanted or now - kept >= seconds)):
                 self._keep(hosted, now)
         seq, marked = self._marked
         seconds = min(5.0, settings.snapshot_seconds) if shared else settings.snapshot_seconds

@@ -111,6 +111,7 @@ class Retention:
         self.size = 0
         self.disk: tuple[int, int] | None = None
         self._cleared = -1  # the floor up to which everything is removed
+        self._vain: tuple[int, dict[int, int]] | None = None  # the floor and the snapshots that the worker last had
         self._process: subprocess.Popen[bytes] | None = None
         self._work = work or self._work_apart
         self._thread: threading.Thread | None = None
@@ -147,7 +148,6 @@ class Retention:
         if floor.seq != self._cleared:
             self._clear(floor)
         if self._policy is not None:
-            self.failed = None
             while (target := self._target(floor)) > floor.seq and not self.stopping.is_set():
                 raised = self._raise(floor, target, self._policy.archive)
                 if raised is None:
@@ -200,12 +200,16 @@ class Retention:
             newest[ranker] = seq
             if pin == Pin.VERIFIED:
                 verified[ranker] = seq
+        self._store.snapshots_wanted = target  # so that there are some that cover what is old
+        if (floor.seq, newest) == self._vain:
+            return None  # the same again would come of it
+        self._vain = (floor.seq, newest)
         self._store.pin({ranker: seq for ranker, seq in newest.items() if seq > verified.get(ranker, 0)}, Pin.CANDIDATE)
         prepared = self._work(Order(self._address, archive, target))
         if prepared.fault is not None:
             self._fails(prepared.fault)
             return None
-        raised = prepared.floor or floor
+        self.failed, raised = None, prepared.floor or floor
         self._store.raise_floor(raised, prepared.verified, self._items(floor.seq, raised.seq))
         return None if prepared.floor is None else raised
 

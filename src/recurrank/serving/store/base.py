@@ -86,6 +86,8 @@ class Store(abc.ABC):
         """Reports that came too late, by ranker, since this process began."""
         self.noted = 0
         """The newest event that this process has heard of."""
+        self.snapshots_wanted = 0
+        """The event that rankers' newest snapshots should cover, if they have news."""
 
     @property
     def busy(self) -> bool:
