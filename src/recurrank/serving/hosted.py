@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import struct
 import threading
 import time
 from collections import deque
@@ -165,6 +166,8 @@ class HostedRanker:
         baseline = checked_baseline(wanted.baseline, mode.settings.mode, self._least(wanted))
         if arm == "ranker":
             return self._beside(self.draw(asked), Trial(subject, "ranker"), changed)
+        if arm == "baseline" and mode.settings.mode != "shadow":
+            return self._beside(self.foreign(wanted, baseline), Trial(subject, "baseline"), changed)
         names, trial = compose(
             arm, subject, baseline, lambda: self.would_show(asked), mode.settings.mode == "shadow", self._drafts
         )
@@ -186,11 +189,12 @@ class HostedRanker:
     def foreign(self, asked: Asked, names: Sequence[str]) -> Drawn:
         """A slate of items that somebody else has put into order; ValueError for one that is not in the catalogue."""
         self._check_plain(asked)
-        for name in names:
-            if name not in self.index:
-                raise ValueError(f"baseline: {name!r} is not an item of this ranker")
-        items = np.array([self.index[name] for name in names[: self.spec.positions]], "<i4")
-        return Drawn(items.tobytes(), self._version)
+        index, shown = self.index, list(names[: self.spec.positions])
+        try:
+            items = [index[name] for name in shown]
+        except KeyError as error:
+            raise ValueError(f"baseline: {error.args[0]!r} is not an item of this ranker") from error
+        return Drawn(struct.pack(f"<{len(items)}i", *items), self._version, names=shown)
 
     def would_show(self, asked: Asked | None) -> list[str]:
         """The ids of a slate that is not served."""

@@ -53,7 +53,7 @@ def attach(slate: bytes, trial: Trial) -> bytes:
     'visitor-7'
     """
     if trial.subject is not None and trial.salt is None:
-        trial = msgspec.structs.replace(trial, salt=secrets.token_bytes(SALT))
+        trial = Trial(trial.subject, trial.arm, trial.would_show, trial.credit, secrets.token_bytes(SALT))
     packed = _pack(trial)
     return b"".join((slate[:3], bytes((slate[3] ^ _FLAG,)), slate[4:], packed, len(packed).to_bytes(4, "little")))
 
