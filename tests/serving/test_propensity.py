@@ -109,6 +109,12 @@ def test_a_share_of_uniform_slates(tmp_path, algorithm):
             assert min(slate.propensity) >= 0.4 / len(ITEMS) * (1 - 2**-10)
         service.feedback([Report(slate.slate, (0,), True)])
         service.step()
+        pq = pytest.importorskip("pyarrow.parquet")
+        export(service.store, tmp_path / "log.parquet")
+        rows = [row for row in pq.read_table(tmp_path / "log.parquet").to_pylist() if row["kind"] == "served"]
+        given, joint = np.array([row["conditional"] for row in rows]), np.array([row["joint"] for row in rows])
+        np.testing.assert_allclose(given[:, 0], [row["propensity"][0] for row in rows], rtol=2e-3)
+        np.testing.assert_allclose(given.prod(axis=1), joint, rtol=3e-3)
     finally:
         service.close()
     assert len(seen) == len(ITEMS) * (len(ITEMS) - 1)
