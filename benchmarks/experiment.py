@@ -31,6 +31,8 @@ from recurrank.serving.trial import trial_of
 RUNS, HORIZON, EVERY, SHARES, SAMPLE = 20, 50_000, 100, (0.1, 0.5), 1_500
 MARGIN, WORSE, ENOUGH = 0.05, 0.8, 0.97
 SHADOW, RELEASED, SHADOW_RUNS = 2_000, 20_000, 3
+SPLITS = 10
+"""Of MovieLens; the other environments are drawn by the seed."""
 REQUESTS, SUBJECTS, TOGETHER, STARTS = 1_000_000, 200_000, 1_000, 4
 
 
@@ -52,7 +54,7 @@ def brake(runs: int = RUNS, horizon: int = HORIZON) -> list[Figure]:
     for name, environment in _environments().items():
         for run in range(runs):
             seed, rng = np.random.SeedSequence(run, spawn_key=(len(name),)), np.random.default_rng(run)
-            model = environment.source.setting(run, seed, environment.positions).model
+            model = environment.source.setting(run % SPLITS, seed, environment.positions).model
             good = model.best(environment.positions)
             users = _Users(model, good, _worse(model, good, rng), rng)
             for share in SHARES:
@@ -120,7 +122,7 @@ def shadow(rankers: tuple[str, ...] = ("cascade-klucb", "linucb")) -> list[Figur
             regrets = np.zeros(2)
             for run in range(SHADOW_RUNS):
                 seed = np.random.SeedSequence(run, spawn_key=(len(called),))
-                setting = environment.source.setting(run, seed, environment.positions)
+                setting = environment.source.setting(run % SPLITS, seed, environment.positions)
                 for warm in (0, 1):
                     settings = {
                         "features": setting.features,
