@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 import recurrank as rr
-from recurrank.design.basis import basis_of, pivots, pivots_of_0_1_0
+from recurrank.design import version_0_1_0
+from recurrank.design.basis import basis_of, pivots
 
 
 def greedy(rows, slack):
@@ -33,7 +34,7 @@ def test_each_row_sticks_out_furthest(seed):
 
 def test_without_ties_it_is_what_a_pivoted_qr_chooses():
     rows = np.random.default_rng(3).standard_normal((200, 8))
-    assert pivots(rows, 0.0).tolist() == pivots_of_0_1_0(rows, 0.0).tolist()
+    assert pivots(rows, 0.0).tolist() == version_0_1_0.pivots(rows, 0.0).tolist()
 
 
 def test_the_rows_of_a_basis_are_its_unit_vectors():

@@ -12,7 +12,7 @@ from hypothesis.extra import numpy as hnp
 from tests import naive
 
 import recurrank as rr
-from recurrank.design import optimal
+from recurrank.design import optimal, version_0_1_0
 from recurrank.design.basis import start
 from recurrank.design.steps import caratheodory, wolfe_atwood
 
@@ -212,7 +212,8 @@ def test_a_catalogue_of_zeros_but_for_a_few_rows():
     assert set(rr.RecurRank(features, 1, 1000, seed=0).blocks[0].explored) == set(places)
 
 
-def test_fewer_points_of_many():
+@pytest.mark.parametrize("caratheodory", [caratheodory, version_0_1_0.caratheodory])
+def test_fewer_points_of_many(caratheodory):
     """Several rounds of null vectors, and Q as it was but for a factor of at least 1."""
     rng = np.random.default_rng(1)
     points, weights = rng.standard_normal((200, 6)), rng.dirichlet(np.ones(200))

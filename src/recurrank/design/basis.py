@@ -14,6 +14,7 @@ import numpy as np
 
 from recurrank._arrays import Floats, Ints
 from recurrank.catalogue.scan import Lens
+from recurrank.design import version_0_1_0
 
 Pivot = Callable[[Floats, float], Ints]
 """How rows for a basis are chosen: see :func:`pivots`."""
@@ -71,18 +72,9 @@ def pivots(rows: Floats, slack: float) -> Ints:
     return np.array(chosen, dtype=np.int64)
 
 
-def pivots_of_0_1_0(rows: Floats, slack: float) -> Ints:
-    """:func:`pivots` by LAPACK's pivoted QR, as version 0.1.0 had them: the last bits decide between equal lengths."""
-    from scipy.linalg import qr
-
-    triangle, order = qr(rows.T, mode="r", pivoting=True)
-    chosen: Ints = order[: max(1, int((np.abs(np.diag(triangle)) > slack).sum()))]
-    return chosen
-
-
 def pivots_by(rules: int) -> Pivot:
     """The pivots of a version of what rankers decide."""
-    return pivots_of_0_1_0 if rules == 1 else pivots
+    return version_0_1_0.pivots if rules == 1 else pivots
 
 
 def basis_of(rows: Floats, scales: Floats, precise: bool, pivot: Pivot = pivots) -> tuple[Basis, Ints]:

@@ -12,7 +12,8 @@ import numpy as np
 from recurrank._arrays import Bools, Floats, Ints
 from recurrank.catalogue.rows import Rows
 from recurrank.catalogue.scan import Found
-from recurrank.design.basis import LARGEST_COORDINATE, START_ROWS, Pivot, basis_of, enlarged, lens, rebase, root, start
+from recurrank.design import version_0_1_0
+from recurrank.design.basis import LARGEST_COORDINATE, START_ROWS, Pivot, basis_of, enlarged, lens, pivots, rebase, root, start
 from recurrank.design.basis import inverse as invert
 from recurrank.design.steps import caratheodory, levers, solve
 
@@ -122,7 +123,8 @@ class Pool:
         """Keep weights on at most r (r + 1) / 2 rows, no leverage growing; whether there were more."""
         held = np.flatnonzero(self.weights)
         points = self.rows[held] @ self.basis.to_coordinates
-        weights = caratheodory(points, self.weights[held])
+        thin = caratheodory if self._pivot is pivots else version_0_1_0.caratheodory
+        weights = thin(points, self.weights[held])
         fewer = not weights.all()
         self.weights[held] = weights
         if fewer:
