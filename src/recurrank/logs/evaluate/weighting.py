@@ -133,7 +133,8 @@ def _answer(found: Weights | Refused) -> Weights:
 
 def _largest(weights: Weights) -> float:
     """The most that a page may earn."""
-    return float(weights.values.max()) * weights.values.shape[1]
+    most: float = weights.values.max() * weights.values.shape[1]
+    return most
 
 
 def _rates(coded: Codes, clicks: Marks, pairs: int) -> Floats:
