@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import os
 import shutil
 import subprocess
@@ -313,28 +312,3 @@ def test_a_hot_function_that_allocates_does_not_compile():
 
     with pytest.raises((TypingError, RuntimeError)):
         hot(allocates)(3)
-
-
-def test_compiled_code_does_not_call_what_only_python_may_call():
-    @loop
-    def outer(x):
-        return first_number(x)
-
-    with pytest.raises(TypeError, match=r"first_number: only Python may call it; compiled code calls what is"):
-        outer(1.0)
-    assert first_number(1.0) == 2.0
-
-
-@loop
-def first_number(x):
-    return x + 1.0
-
-
-def test_garbage_is_collected_again_after_compiling():
-    @hot
-    def half(x):
-        return x / 2
-
-    assert gc.isenabled()
-    assert half(3.0) == 1.5
-    assert gc.isenabled()

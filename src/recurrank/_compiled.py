@@ -43,7 +43,7 @@ _LOOP: Any = {**_IN_PLACE, "no_cfunc_wrapper": True, "pipeline_class": WholeComp
 PART: Any = {**_IN_PLACE, **_NO_WAY_IN}
 """numba's options for what is inlined into compiled code, and called from nowhere else."""
 
-_FORM = "5"
+_FORM = "6"
 """numba's options for what is cached on disk."""
 
 F = TypeVar("F", bound=Callable[..., Any])

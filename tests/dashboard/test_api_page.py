@@ -32,7 +32,7 @@ def test_the_examples_can_be_tried(server, open_page, said):
     page = open_page()
     page.goto(f"{server.url}/docs")
     page.locator("body[data-complete]").wait_for()
-    expect(page.locator(".opblock")).to_have_count(13)
+    expect(page.locator(".opblock")).to_have_count(16)
     for operation in ("rankers-create_ranker", "slates-rank", "slates-feedback"):
         block = page.locator(f"#operations-{operation}")
         block.locator(".opblock-summary-control").click()

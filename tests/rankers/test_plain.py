@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import recurrank as rr
-from recurrank.rankers import Option, plain, ranker
+from recurrank.rankers import Option, dispatch, plain, ranker
 from recurrank.seeds import stream
 
 
@@ -43,12 +43,12 @@ class MostClicked:
 
 @pytest.fixture(scope="module", autouse=True)
 def kind():
-    known, states = dict(ranker._rankers), dict(ranker._compiled)
+    known, states = dict(ranker._rankers), dict(dispatch.algorithms)
     yield plain(MostClicked)
     ranker._rankers.clear()
     ranker._rankers.update(known)
-    ranker._compiled.clear()
-    ranker._compiled.update(states)
+    dispatch.algorithms.clear()
+    dispatch.algorithms.update(states)
 
 
 def make(problem, **options):

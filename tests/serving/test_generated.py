@@ -99,7 +99,7 @@ def test_requests_one_after_the_other(api, server, soaking):
             if response.status_code == 200 and case.operation.label == "POST /v1/feedback":
                 seen.update(answer["status"] for answer in response.json())
 
-    Users.run(settings=once(2000 if soaking else 70, stateful_step_count=15))
+    Users.run(settings=once(2000 if soaking else 90, stateful_step_count=15))
     assert sum(seen.values()) > 1000
     assert not any(" 5" in label for label in seen)
     for needed in ("PUT /v1/rankers/{name} 200", "POST /v1/rankers/{name}/rank 200", "DELETE /v1/rankers/{name} 204"):

@@ -56,7 +56,11 @@ def propensity(state: Any, before: Floats, slate: Buffer, marginal: Floats) -> f
 
 def conditional(state: Any, slate: Buffer, marginal: Floats, joint: float, given: Floats) -> None:
     """How probable each item of a slate was given those above it, NaN where that is not known."""
-    algorithms[type(state)].compiled_conditional(state, slate, marginal, joint, given)
+    kind = algorithms[type(state)]
+    if kind.compiled_propensity is None:
+        given[:] = np.nan
+    else:
+        kind.compiled_conditional(state, slate, marginal, joint, given)
 
 
 @loop

@@ -17,6 +17,10 @@ from recurrank.serving.trial import trial_of
 CHUNK = 10_000
 
 
+class Unanchored(ValueError):
+    """There is nothing to begin a replay with."""
+
+
 class Finding(NamedTuple):
     """What was found about one ranker."""
 
@@ -41,9 +45,9 @@ def replay(store: Store, stored: StoredRanker, archive: str | None = None) -> Fi
             faults.append(f"the snapshot after event {snapshot.seq} is torn or altered; it will be passed over")
     try:
         fold = _start(store, stored, history)
-        events = history.events(stored.number) if history.complete else _logged(store, stored.number, fold.seq)
-    except ValueError as error:
+    except Unanchored as error:
         return Finding(stored.name, 0, 0, "", snapshots, [*faults, str(error)])
+    events = history.events(stored.number) if history.complete else _logged(store, stored.number, fold.seq)
     try:
         while part := list(itertools.islice(events, CHUNK)):
             count += len(part)
@@ -70,7 +74,7 @@ def _start(store: Store, stored: StoredRanker, history: History) -> Fold:
             return load_fold(store, stored, spec, catalogue, snapshot)
     if any(event.kind == Kind.CREATED for event in _logged(store, stored.number, history.floor.seq)):
         return new_fold(spec, catalogue)  # made since
-    raise ValueError(f"the events up to {history.floor.seq:,} were dropped, and the snapshot that was verified is damaged")
+    raise Unanchored(f"the events up to {history.floor.seq:,} were dropped, and the snapshot that was verified is damaged")
 
 
 def _logged(store: Store, ranker: int, after: int) -> Iterator[Event]:

@@ -48,7 +48,7 @@ _STATUS = {
         "candidates": 3.0,
     },
 }  # fmt: skip
-_HEALTH = {"status": "ok", "learning": True, "lag": 0, "failed": None, "broken": []}
+_HEALTH = {"status": "ok", "learning": True, "lag": 0, "failed": None, "broken": [], "version": __version__}
 _RULES = {"exclude": ["film-4"], "pin": {"0": "film-1"}, "explore": 0.5}
 _EXPERIMENT = {
     "name": "films", "mode": "share", "share": 0.1, "margin": 0.05, "alpha": 0.05, "experiment": "films", "version": 6,
