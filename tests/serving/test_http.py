@@ -417,7 +417,8 @@ def test_the_document_for_programs(http):
     assert document["openapi"].startswith("3.1")
     assert set(document["paths"]) == {
         "/v1/rankers", "/v1/rankers/{name}", "/v1/rankers/{name}/rank", "/v1/rankers/{name}/items", "/v1/rankers/{name}/rules",
-        "/v1/rankers/{name}/experiment", "/v1/rankers/{name}/experiment/release", "/v1/feedback", "/healthz", "/readyz", "/metrics",
+        "/v1/rankers/{name}/experiment", "/v1/rankers/{name}/experiment/release", "/v1/feedback", "/healthz",
+        "/readyz", "/metrics",
     }  # fmt: skip
     for path, methods in document["paths"].items():
         for method, operation in methods.items():
