@@ -17,8 +17,10 @@ the first, s_bar > 0; from the top, each set once. The last set takes in one of 
 e (below) that may be better than one of its own. The items of each set are shown in random order, so that a click on one and
 not on another, shown or not, speaks for it.
 
-Guarantee: regret O(L log(T) / Delta) under click models that are pseudo-unimodal, among them the position-based and the cascade
-model. It uses no features.
+Which item outside joins the last set, and when, is our reading of the paper: docs/deviations.md says what was taken.
+
+Guarantee (theirs, for their rule): regret O(L log(T) / Delta) under click models that are pseudo-unimodal, among them the
+position-based and the cascade model. It uses no features.
 
 *The leader by counting.* Let e_i be how many items i beats (s_hat > 0), less how many beat it. In any set of m items what they
 have against each other adds up to 0, so that sum e_i <= m (L - m), with equality just where each beats all others. So the sets
