@@ -40,7 +40,7 @@ OCTAVES = np.array([1.0, 2.0, 3.0, 4.0, 6.0, 8.0, 11.0, 14.0])
 COARSEST = 0.25
 """Octaves from one level to the next above which a block is not written so."""
 WORD, SHORT = (1 << 63) - 1, 1 << 54
-"""How many numbers a block may have, and the block whose word is the short one, with those of which block it is."""
+"""How many values the word of a block has; and the short word, which leaves room to say which block it is."""
 
 NONE = WORD
 """The word of no block."""
