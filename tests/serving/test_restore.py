@@ -131,3 +131,22 @@ def test_postgresql_with_pg_dump(postgres, database, tmp_path):
     assert {name: running.service.rank(name).items != [] for name in NAMES} == dict.fromkeys(NAMES, True)
     running.service.close()
     postgres.psql("DROP DATABASE restored;")
+
+
+def test_the_newest_event_is_one_that_is_on_disk(address):
+    """Readers outside a transaction do not hear of events that may never be written."""
+    running = Running(address, None)
+    running.rounds(50)
+    store = running.service.store
+    before, written = store.newest(), []
+    write = store.write
+
+    def spy(*arguments) -> None:
+        write(*arguments)
+        written.append(store.newest())
+
+    store.write = spy
+    running.service.rank("films")
+    assert written == [before]
+    assert store.newest() == before + 1
+    running.service.close()

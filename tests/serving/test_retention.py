@@ -182,6 +182,33 @@ def test_a_deleted_ranker_leaves_nothing_behind(address):
     service.close()
 
 
+def test_an_id_that_a_deleted_ranker_had_before_keeps_its_row(address, monkeypatch):
+    """Rows are removed with the events that served them, not by their ids, which another ranker may have taken."""
+    running = Running(address, Policy(events=1000), window=1e6)  # nothing expires
+    running.rounds(100)
+    service = running.service
+    service.delete("films")
+    service.step()
+    rankers = service.store.rankers
+
+    def taken_meanwhile():
+        """While rows of the deleted ranker are being removed, another one takes an id of theirs."""
+        service.rank("shop", "s2")
+        return rankers()
+
+    with monkeypatch.context() as patch:
+        patch.setattr(service.store, "rankers", taken_meanwhile)
+        service.store.sweep("", 10**4)
+    assert {row.slate: row.ranker for row in service.store.slates("", 10**4)}["s2"] == 2
+    assert service.rank("shop", "s0").items
+    running.rounds(3000, ("shop", "shop"))
+    service.retention.step()
+    assert service.store.floor().seq > 200  # the events of the deleted ranker are gone
+    assert {"s0", "s2"} <= {row.slate for row in service.store.slates("", 10**6)}
+    assert verify(service.store).faults == []
+    service.close()
+
+
 def test_an_archive_of_another_log_is_refused(tmp_path):
     one, two = f"sqlite:///{tmp_path}/one.db", f"sqlite:///{tmp_path}/two.db"
     policy = Policy(events=1000, archive=f"{tmp_path}/archive")

@@ -92,7 +92,7 @@ def rank(state: State, rng: np.random.Generator, slate: Buffer) -> None:
 @hot
 def learn(state: State, slate: Buffer, clicks: Bools) -> bool:
     """Lines 4-5: one more (beta, zeta) for each block that is still the one that asked. True when a block has all."""
-    due = False
+    due, learned = False, 0
     for i in range(len(slate.marks)):
         if slate.marks[i, 0] < 0:
             break
@@ -100,19 +100,22 @@ def learn(state: State, slate: Buffer, clicks: Bools) -> bool:
         if b < 0 or not 0 <= slate.marks[i, 1] < state.block[b, STOP] - state.block[b, START]:
             state.counts[LATE] += 1
             continue
-        entry = state.block[b, START] + slate.marks[i, 1]
-        answered(state, b, entry)
-        if state.short[entry] == 0 or state.block[b, FIRST] >= len(clicks):  # enough is known, or it was never on the screen
+        entry, k = state.block[b, START] + slate.marks[i, 1], state.block[b, FIRST]
+        if state.short[entry] == 0 or k >= len(clicks):  # enough is known, or it was never on the screen
             state.counts[SURPLUS] += state.short[entry] == 0
+            answered(state, b, entry)
             continue
-        if state.short[entry] > state.out[entry]:
+        if state.out[entry] > 0:  # one answer less is missing and one slate less is out: as much is left to ask for
+            state.out[entry] -= 1
+        else:
             state.left[entry] -= 1
             state.open[b] -= 1
         state.short[entry] -= 1
         state.missing[b] -= 1
-        state.clicks[entry] += clicks[state.block[b, FIRST]]
-        state.counts[LEARNED] += 1
+        state.clicks[entry] += clicks[k]
+        learned += 1
         due |= state.missing[b] == 0
+    state.counts[LEARNED] += learned
     return due
 
 

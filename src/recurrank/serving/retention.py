@@ -248,11 +248,13 @@ class Retention:
         while (lines := self._store.lines(after, floor.seq, TOGETHER)) and not self.stopping.is_set():
             now = time.time()
             gone = [line for line in lines if not stays(line, opened, windows, now)]
-            names = [chain.slate_of((line.link or b"")[chain.SIZE :]) for line in gone if line.kind == Kind.SERVED]
+            served = [line for line in gone if line.kind == Kind.SERVED]
+            names = [chain.slate_of((line.link or b"")[chain.SIZE :]) for line in served]
             nameless |= None in names
             began = time.monotonic()
             if gone:
-                self._store.remove([line.seq for line in gone], [name for name in names if name is not None])
+                slates = [(name, line.seq) for name, line in zip(names, served, strict=True) if name is not None]
+                self._store.remove([line.seq for line in gone], slates)
                 self.removed += len(gone)
                 self.stopping.wait((time.monotonic() - began) * (1 / SHARE - 1))
             after = lines[-1].seq

@@ -85,15 +85,15 @@ def draw(state: State, rng: np.random.Generator, b: int) -> int:
             break
         at -= several
         start += STRIDE
-    for e in range(start, stop):
-        if at < share[e]:
-            if not again:
-                state.left[e] -= 1
-                state.open[b] -= 1
-            state.out[e] += 1
-            return e
-        at -= share[e]
-    return -1  # cannot be: the shares add up to what was drawn from
+    entry, below = start, 0
+    for e in range(start, min(start + STRIDE, stop)):  # all of them: where a search ends is not predicted, and costs more
+        below += share[e]
+        entry += below <= at
+    if not again:
+        state.left[entry] -= 1
+        state.open[b] -= 1
+    state.out[entry] += 1
+    return int(entry)
 
 
 @inner

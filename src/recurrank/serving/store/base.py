@@ -325,8 +325,10 @@ class Store(abc.ABC):
         """The events after one and up to another that are there, at most so many."""
 
     @abc.abstractmethod
-    def remove(self, events: list[int], slates: list[str]) -> None:
-        """Remove events and slates' rows, durably."""
+    def remove(self, events: list[int], slates: list[tuple[str, int]]) -> None:
+        """Remove events and slates' rows, durably. A slate is an id and the event that served it: another ranker may have taken
+        the id of a deleted one's slate since, and its row stays.
+        """
 
     @abc.abstractmethod
     def to_sweep(self) -> bytes | None:

@@ -6,7 +6,7 @@ import abc
 import functools
 import secrets
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, ClassVar
 
@@ -52,7 +52,7 @@ def _floor_items_name(ranker: int) -> str:
     return f"floor_items/{ranker}"
 
 
-def _marks(values: list[Any]) -> str:
+def _marks(values: Sequence[Any]) -> str:
     return ", ".join("?" * len(values))
 
 
@@ -244,11 +244,14 @@ class SqlStore(Store):
         query = "SELECT seq, ranker, kind, at, link FROM @events WHERE seq > ? AND seq <= ? ORDER BY seq LIMIT ?"
         return [Line(*row) for row in self.all(query, after, until, limit)]
 
-    def remove(self, events: list[int], slates: list[str]) -> None:
+    def remove(self, events: list[int], slates: list[tuple[str, int]]) -> None:
         with self.long_transaction() as t:
-            for table, column, values in (("slates", "slate", slates), ("events", "seq", events)):
-                if values:
-                    self.run(t, f"DELETE FROM @{table} WHERE {column} IN ({_marks(values)})", *values)
+            if slates:  # an event serves one slate, so that it tells rows of equal ids apart
+                names, served = zip(*slates, strict=True)
+                which = f"slate IN ({_marks(names)}) AND served IN ({_marks(served)})"
+                self.run(t, f"DELETE FROM @slates WHERE {which}", *names, *served)
+            if events:
+                self.run(t, f"DELETE FROM @events WHERE seq IN ({_marks(events)})", *events)
 
     def replace_slates(self, payloads: dict[int, bytes]) -> None:
         with self.long_transaction() as t:
@@ -268,8 +271,8 @@ class SqlStore(Store):
         living = {stored.number for stored in self.rankers()}
         old = [row.served for row in rows if row.served <= floor and row.status != Status.OPEN]
         there = {seq for (seq,) in self.all(f"SELECT seq FROM @events WHERE seq IN ({_marks(old)})", *old)} if old else set()
-        gone = [row.slate for row in rows if row.ranker not in living]
-        gone += [row.slate for row in rows if row.ranker in living and row.served in {*old} - there]
+        lost = {*old} - there
+        gone = [(row.slate, row.served) for row in rows if row.ranker not in living or row.served in lost]
         if gone:
             self.remove([], gone)
         return rows[-1].slate

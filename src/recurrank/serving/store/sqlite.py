@@ -92,7 +92,8 @@ class SqliteStore(SqlStore):
             raise StoreError(f"{self.path}: {error}") from error
         self._write_lock, self._read_lock = threading.Lock(), threading.Lock()
         self._living: dict[int, Living] | None = None  # known as long as every transaction went well
-        self._head: Head | None = None
+        self._head: Head | None = None  # as of the transaction under way
+        self._newest: int | None = None  # the last event that is on disk
         self._tail: deque[Event] = deque(maxlen=TAIL)  # the last events, without gaps
         self._tail_lock = threading.Lock()
         self._pending: list[Event] = []  # of the transaction under way
@@ -121,6 +122,7 @@ class SqliteStore(SqlStore):
             self._begin(wait)
             yield connection
             connection.execute("COMMIT")
+            self._newest = None if self._head is None else self._head.seq
             self._remember()
         except Locked:
             raise
@@ -174,7 +176,7 @@ class SqliteStore(SqlStore):
 
     def _forget(self) -> None:
         _rollback(self._writer)
-        self._living = self._head = None
+        self._living = self._head = self._newest = None
         self._pending = []
         with self._tail_lock:  # whether a commit that failed is on disk, only the disk knows
             self._tail.clear()
@@ -257,7 +259,8 @@ class SqliteStore(SqlStore):
         return super().events(after, limit, ranker) if recent is None else recent
 
     def newest(self) -> int:
-        return super().newest() if self._head is None else self._head.seq
+        newest = self._newest
+        return super().newest() if newest is None else newest
 
     def size(self) -> int:
         return sum(path.stat().st_size for end in ("", "-wal") if (path := self.path.with_name(self.path.name + end)).exists())
