@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import itertools
 import os
 import shutil
 import subprocess
@@ -13,6 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 from numba.core.bytecode import FunctionIdentity
+from numba.core.compiler import Flags
 from numba.core.errors import TypingError
 
 import recurrank
@@ -312,3 +315,28 @@ def test_a_hot_function_that_allocates_does_not_compile():
 
     with pytest.raises((TypingError, RuntimeError)):
         hot(allocates)(3)
+
+
+def test_options_of_numba_are_compared_as_numba_does():
+    """By all values, whether they were set or are the defaults."""
+    one, other, third = Flags(), Flags(), Flags()
+    other.nrt = one.nrt  # the default, set
+    third.nrt = not one.nrt
+    for left, right in itertools.product((one, other, third), repeat=2):
+        assert (left == right) == (left.values() == right.values())
+        assert left != right or hash(left) == hash(right)
+    assert one != "flags"
+
+
+def test_compiling_leaves_the_garbage_collector_as_it_was():
+    @loop
+    def twice(x):
+        return x + x
+
+    for collecting in (True, False):
+        (gc.enable if collecting else gc.disable)()
+        try:
+            twice(3 if collecting else 3.5)
+            assert gc.isenabled() == collecting
+        finally:
+            gc.enable()
