@@ -23,6 +23,15 @@ def pytest_collection_modifyitems(config, items):
         left_out = [item for item in items if item.get_closest_marker("soak")]
         config.hook.pytest_deselected(items=left_out)
         items[:] = [item for item in items if item not in left_out]
+    algorithms = set(rr.rankers.names())
+    items.sort(key=lambda item: _algorithm(item, algorithms))
+
+
+def _algorithm(item, algorithms: set[str]) -> str:
+    """The algorithm that a test is about: tests of one stand together, so that one process compiles it, and not all at once."""
+    if not item.nodeid.startswith(("tests/rankers/", "tests/simulation/")) or not hasattr(item, "callspec"):
+        return "~"
+    return next((value for value in item.callspec.params.values() if isinstance(value, str) and value in algorithms), "~")
 
 
 LEFT_OUT = "left out: "

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import gc
 import json
-import warnings
 
 from tests.serving.running import InThread
 
@@ -47,9 +45,6 @@ class Server:
         self.running.stop()
         self.app.stop()
         self.service.close()
-        with warnings.catch_warnings():  # workers of the playground that were killed after the event loop's last turn
-            warnings.simplefilter("ignore", ResourceWarning)
-            gc.collect()
 
 
 def ranker(items: int = 30, positions: int = 3, ids: list[str] | None = None, **more) -> dict:

@@ -115,7 +115,7 @@ def test_toprank_meets_again():
 @pytest.mark.parametrize("name", NAMES)
 def test_same_slates(name, number):
     features, positions, model, options = setting(name, number)
-    rounds = 300 if number % 4 else 1000
+    rounds = 200 if number % 4 else 600
     if name in ("anchored", "pb-mhb", "ranked-zooming", "unirank"):
         rounds //= 3  # its twin takes long, and every branch is taken early
     if name in ("bubblerank", "rank1-elim", "rank1-elim-kl"):

@@ -57,10 +57,10 @@ def test_single_requests(api, soaking):
     for found in api.get_all_operations():
         operation = found.ok()
         takes_something = bool(operation.path_parameters) or bool(operation.body)
-        send(operation.as_strategy(schemathesis.GenerationMode.POSITIVE), 60 if takes_something else 3)
+        send(operation.as_strategy(schemathesis.GenerationMode.POSITIVE), (60 if soaking else 25) if takes_something else 3)
         if takes_something:
-            send(operation.as_strategy(schemathesis.GenerationMode.NEGATIVE), 2000 if soaking else 60)
-    assert sum(seen.values()) > 1000
+            send(operation.as_strategy(schemathesis.GenerationMode.NEGATIVE), 2000 if soaking else 25)
+    assert sum(seen.values()) > (1000 if soaking else 500)
     assert not any(" 5" in label for label in seen)
     assert {label.rpartition(" ")[2] for label in seen} >= {"200", "400", "404"}
 
@@ -99,11 +99,11 @@ def test_requests_one_after_the_other(api, server, soaking):
             if response.status_code == 200 and case.operation.label == "POST /v1/feedback":
                 seen.update(answer["status"] for answer in response.json())
 
-    Users.run(settings=once(2000 if soaking else 90, stateful_step_count=15))
-    assert sum(seen.values()) > 1000
+    Users.run(settings=once(2000 if soaking else 45, stateful_step_count=15))
+    assert sum(seen.values()) > (1000 if soaking else 500)
     assert not any(" 5" in label for label in seen)
     for needed in ("PUT /v1/rankers/{name} 200", "POST /v1/rankers/{name}/rank 200", "DELETE /v1/rankers/{name} 204"):
-        assert seen[needed] > 20
-    assert seen["POST /v1/feedback 200"] > 20
+        assert seen[needed] > 10
+    assert seen["POST /v1/feedback 200"] > 10
     assert seen["learned"] > 5
     assert seen["duplicate"] > 0

@@ -34,6 +34,7 @@ class Runner:
         self._starting: asyncio.Task[None] | None = None
         self._idle: asyncio.TimerHandle | None = None
         self._processes: set[Process] = set()
+        self._loop: asyncio.AbstractEventLoop | None = None
         self._slots = Slots(RUNS, f"playground: {RUNS} simulations run already; stop one, or wait", retry=5)
         self._ended = False
 
@@ -55,6 +56,7 @@ class Runner:
             self._spare = None
 
     async def _start(self) -> Process:
+        self._loop = asyncio.get_running_loop()
         pipes: dict[str, Any] = {"stdin": PIPE, "stdout": PIPE, "stderr": DEVNULL, "limit": 16 << 20}
         process = await asyncio.create_subprocess_exec(*COMMAND, **pipes, env={**os.environ, **ONE_THREAD})
         self._processes.add(process)
@@ -99,10 +101,16 @@ class Runner:
                 self.warm()  # for the next one
 
     def stop(self) -> None:
-        """End all of them."""
+        """End all of them; from any thread, while the event loop goes on for a last turn."""
         self._ended = True
+        if self._loop is not None and not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._end)
+
+    def _end(self) -> None:
         if self._idle is not None:
             self._idle.cancel()
+        if self._starting is not None:
+            self._starting.cancel()
         for process in self._processes:
             _kill(process)
 
@@ -112,6 +120,8 @@ def _problem(detail: str) -> bytes:
 
 
 def _kill(process: Process) -> None:
+    """End a process and close its pipes at once: the event loop may not go on until it is told of the end."""
     if process.returncode is None:
         with contextlib.suppress(ProcessLookupError):
             process.kill()
+    process._transport.close()  # type: ignore[attr-defined]
