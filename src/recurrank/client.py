@@ -121,7 +121,7 @@ class Client:
         return self._make(_calls.rank(name, slate, propensity, request))
 
     def change_items(self, name: str, *, add: Items = (), change: Items = (), remove: Iterable[str] = ()) -> dict[str, Any]:
-        """Add, change and remove items of a ranker of requests, thousands at a time; how many of each were applied."""
+        """Add, change and remove items of `anchored`, `balanced` or `recurrank`, thousands at a time; how many of each."""
         return self._make(_calls.change_items(name, add, change, remove))
 
     def items(self, name: str, after: int = 0, limit: int = 100) -> dict[str, Any]:
@@ -224,7 +224,7 @@ class AsyncClient:
     async def change_items(
         self, name: str, *, add: Items = (), change: Items = (), remove: Iterable[str] = ()
     ) -> dict[str, Any]:
-        """Add, change and remove items of a ranker of requests, thousands at a time; how many of each were applied."""
+        """Add, change and remove items of `anchored`, `balanced` or `recurrank`, thousands at a time; how many of each."""
         return await self._make(_calls.change_items(name, add, change, remove))
 
     async def items(self, name: str, after: int = 0, limit: int = 100) -> dict[str, Any]:

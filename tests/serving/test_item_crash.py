@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
+
 import pytest
 from tests.serving.forked import crashed, forking
 
 from recurrank.serving.audit import replay
-from recurrank.serving.events import Kind, unpack_request
+from recurrank.serving.events import Kind
 from recurrank.serving.fold import new_fold
 from recurrank.serving.service import Service
 from recurrank.serving.store import open_store
@@ -23,7 +25,10 @@ from recurrank.serving.spec import RankerSpec
 from recurrank.serving.store import open_store
 from recurrank.serving.store.base import Report
 
-SPEC = RankerSpec(algorithm="anchored", positions=3, rounds=2000, window_seconds=0.05)
+SPECS = {
+    name: RankerSpec(algorithm=algorithm, positions=3, rounds=2000, window_seconds=0.05)
+    for name, algorithm in (("shop", "anchored"), ("films", "balanced"), ("books", "recurrank"))
+}
 ITEMS = Catalogue(np.random.default_rng(0).random((20, 3)), [f"i{n}" for n in range(20)])
 
 def say(*words):
@@ -31,44 +36,45 @@ def say(*words):
 
 def started(address):
     service = Service(open_store(address), settings=Settings(refresh=0.02, snapshot_events=50, poll=0.01))
-    service.create("shop", SPEC, ITEMS)
-    for asked in (None, Asked(features=np.ones((2, 3)))):
-        service.feedback([Report(service.rank("shop", asked=asked).slate, (0,), True)])
+    for name, spec in SPECS.items():
+        service.create(name, spec, ITEMS)
+        service.feedback([Report(service.rank(name).slate, (0,), True)])
+    service.feedback([Report(service.rank("shop", asked=Asked(features=np.ones((2, 3)))).slate, (0,), True)])
     service.step()
     return service
 
 def serve(address, round_):
-    service, gone = started(address), set()
+    service, gone = started(address), {name: set() for name in SPECS}
 
     def change():
         moment = random.Random(round_)
-        for number in itertools.count():
-            items = list(service.stocked("shop").stock.index)
+        for number, name in enumerate(itertools.cycle(SPECS)):
+            items = list(service.stocked(name).stock.index)
             remove = moment.sample(items, 2) if len(items) > 12 else []
             add = [f"n{round_}-{number}-{j}" for j in range(2)] if len(items) < 30 else []
-            service.change_items("shop", Wanted(add, [[1.0, moment.random(), moment.random()] for _ in add], remove=remove))
-            gone.update(remove)
-            say("gone", *remove)
+            service.change_items(name, Wanted(add, [[1.0, moment.random(), moment.random()] for _ in add], remove=remove))
+            gone[name].update(remove)
+            say("gone", name, *remove)
 
     def use(name):
         moment = random.Random(name)
         for number in itertools.count():
-            before = set(gone)
-            if number % 2:
+            before = set(gone[name])
+            if number % 2 or name != "shop":
                 asked = None
             else:
                 asked = Asked(moment.sample(sorted(service.stocked("shop").stock.index), 8), segment="phone", pin={})
             try:
-                ranked = service.rank("shop", asked=asked)
+                ranked = service.rank(name, asked=asked)
             except ValueError as error:  # a candidate was removed since it was looked up
                 if "is not an item" not in str(error):
                     raise
                 continue
-            say("bad" if before & set(ranked.items) else "r", ",".join(ranked.items))
+            say("bad" if before & set(ranked.items) else "r", name, ranked.slate, ",".join(ranked.items))
             if number % 5:
                 service.feedback([Report(ranked.slate, (number % 3,), True)])
 
-    for name in range(3):
+    for name in SPECS:
         threading.Thread(target=use, args=(name,), daemon=True).start()
     threading.Thread(target=change, daemon=True).start()
     say("ready", str(os.getpid()))
@@ -85,24 +91,27 @@ def servers():
         yield process
 
 
-def checked(address: str, gone: set[str]) -> None:
+def checked(address: str, name: str, gone: set[str], shown: dict[str, list[str]]) -> None:
     """The log is sound, gives what was learned, and no slate after a removal shows what was removed."""
     service = Service(open_store(address), start=False)
     try:
         while service.lag():
             service.step()
-        hosted = service.hosted("shop")
-        assert not gone & set(service.stocked("shop").stock.index)
+        hosted = service.hosted(name)
+        assert not gone & set(service.stocked(name).stock.index)
+        assert {slate: service.rank(name, slate).items for slate in shown} == shown
         events = service.store.events(0, 10**6, hosted.stored.number)
         fold = new_fold(hosted.spec, hosted.catalogue)
-        here = set(fold.stocked.stock.index)
+        stocked = fold.stocked
+        here = set(stocked.stock.index)
         for event in events:
-            fold.apply([event])
             if event.kind == Kind.ITEMS:
-                here = set(fold.stocked.stock.index)
+                stocked = stocked.after([event])
+                here = set(stocked.stock.index)
             elif event.kind == Kind.SERVED:
-                shown = unpack_request(event.payload)
-                assert set(shown.names) <= here or shown.names == ["0", "1"] or shown.names == ["1", "0"]
+                names = hosted.names(event.payload)
+                assert set(names) <= here or names == ["0", "1"] or names == ["1", "0"]
+        fold.apply(events)
         assert fold.save() == hosted.fold.save()
         assert replay(service.store, hosted.stored).faults == []
         assert verify(service.store).faults == []
@@ -113,14 +122,18 @@ def checked(address: str, gone: set[str]) -> None:
 @pytest.mark.parametrize("kind", ["sqlite", "postgres"])
 def test_killed_while_items_come_and_go(kind, tmp_path, request, servers, soaking):
     address = f"sqlite:///{tmp_path}/x.db" if kind == "sqlite" else request.getfixturevalue("database")
-    gone: set[str] = set()
+    gone: dict[str, set[str]] = defaultdict(set)
+    shown: dict[str, dict[str, list[str]]] = defaultdict(dict)
     for round_ in range(20 if soaking else 5 if kind == "sqlite" else 2):
-        before = set(gone)
+        before = {name: set(items) for name, items in gone.items()}
         for what, *words in crashed(servers, address, round_, 30, 200):
             assert what in ("gone", "r"), words
             if what == "gone":
-                gone.update(words)
+                gone[words[0]].update(words[1:])
             else:
-                assert not before & set(words[0].split(","))
-    assert len(gone) > 10
-    checked(address, gone)
+                name, slate, items = words
+                shown[name][slate] = items.split(",")
+                assert not before.get(name, set()) & set(shown[name][slate])
+    assert sum(map(len, gone.values())) > 10
+    for name, slates in shown.items():
+        checked(address, name, gone[name], slates)

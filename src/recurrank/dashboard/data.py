@@ -137,7 +137,7 @@ def _lines(service: Service, hosted: HostedRanker, after: int) -> tuple[int, byt
 def _row(hosted: HostedRanker, event: Event) -> dict[str, Any]:
     positions, row = hosted.spec.positions, {"seq": event.seq, "at": event.at, "kind": Kind(event.kind).name.lower()}
     more: dict[str, Any] = {"served": event.served} if event.served else {}
-    if items := names_of(event, positions, hosted.ids):
+    if items := names_of(event, positions, hosted.first_ids):
         more["items"] = items
     if event.kind in (Kind.LEARNED, Kind.REPORTED):
         more["clicks"] = unpack_clicks(event.clicks, positions)[: shown_in(event.payload, positions)].tolist()

@@ -140,7 +140,7 @@ def _recent(service: Service, hosted: HostedRanker) -> list[Event]:
 
 def _event(hosted: HostedRanker, event: Event) -> dict[str, Any]:
     positions = hosted.spec.positions
-    items = names_of(event, positions, hosted.ids)
+    items = names_of(event, positions, hosted.first_ids)
     clicks = unpack_clicks(event.clicks, positions).nonzero()[0] + 1
     return {
         "seq": event.seq,

@@ -47,6 +47,7 @@ from recurrank.rankers.engines.balanced_rounds import (
     CERTIFIED,
     KEY,
     NEXT,
+    POSITION,
     State,
     learn,
     propensity,
@@ -111,8 +112,6 @@ class Balanced(Restocking):
 
     state: State
     large: int = LARGE
-    epoch: int = 0
-    """How often items have come or gone."""
     _believed: Prior | None = None
 
     def __init__(
@@ -132,7 +131,7 @@ class Balanced(Restocking):
         super().__init__(features, positions, rounds, seed)
         self.confidence, self.delta = self.record(confidence=confidence, delta=delta)
         self._believed = self.record_prior(prior)
-        order = self._alive()
+        order = self.alive.astype(np.int32)
         some = None if len(order) == len(self.catalogue.features) else order
         self._coordinates = Coordinates.of(self.catalogue.features, some, self.catalogue.scales, pivots_by(self.rules))
         order = order[self.rng.permutation(len(order))]
@@ -184,10 +183,11 @@ class Balanced(Restocking):
         self.state.clock[NEXT] = answers + max(self._least(answers), int((LARGE_GROW if self._large() else GROW) * answers))
 
     @one_thread()
-    def restock(self, stock: Stock) -> None:
+    def begin_with(self, stock: Stock) -> None:
         """All items compete for all positions again, by what the clicks at position 1 say, and are certified anew at once.
 
-        Nothing stands above position 1: its data hold whatever else is shown. Answers to earlier slates are not learned from.
+        Nothing stands above position 1: its data hold whatever else is shown. Answers to earlier slates are not learned from,
+        unless their marks are :meth:`carried`.
         """
         state, before, rows = self.state, self._coordinates, stock.features[stock.alive]
         if not before.reach(rows):  # an item beside the span of all others: theta has more coordinates than it had
@@ -201,7 +201,7 @@ class Balanced(Restocking):
         weight[same] = state.weight[same]
         known = np.concatenate([block.items for block in self.blocks])
         items = np.concatenate([known[np.isin(known, same)], np.setdiff1d(stock.alive, known[np.isin(known, same)])])
-        self.catalogue, self.epoch = stock, self.epoch + 1
+        self.catalogue = stock
         self.blocks = [Block(self._key(0, known[:0]), 0, self.positions, items.astype(np.int32))]
         self.state = state._replace(
             features=self._coordinates.points(stock.features),
@@ -215,15 +215,15 @@ class Balanced(Restocking):
         )
         self._renew(certify=True)
 
-    def _alive(self) -> NDArray[np.int32]:
-        """The indices of all items."""
-        whole = np.arange(len(self.catalogue.features)) if not isinstance(self.catalogue, Stock) else self.catalogue.alive
-        return whole.astype(np.int32)
+    def carried(self, marks: Ints) -> Ints:
+        """Clicks at position 1 count for its data set as it is called now: nothing stands above them, whatever else changed."""
+        first = marks[:, 1] & POSITION == 0
+        return np.where(first[:, None] & [True, False], self._key(0, np.empty(0, np.int32)), marks)
 
     def _key(self, first: int, above: NDArray[np.int32]) -> int:
-        """What slates call a data set: a digest of its position, of the set of items above it, and of when there were these."""
-        when = f"{self.epoch}/" if self.epoch else ""
-        what = f"{when}{first}:".encode() + np.sort(above).astype("<i4").tobytes()
+        """What slates call a data set: a digest of its position and of the set of items above it, and of all items."""
+        among = f"{self.catalogue.fingerprint}/" if self.restocked else ""
+        what = f"{among}{first}:".encode() + np.sort(above).astype("<i4").tobytes()
         return int.from_bytes(hashlib.blake2b(what, digest_size=8).digest(), "big") >> 1
 
     def follow(self, rules: int) -> None:
@@ -381,16 +381,16 @@ class Balanced(Restocking):
             "scales": [float(scale) for scale in self._scales],
             "due": self.due,
         }
-        if self.epoch:
-            values["epoch"], arrays["map"], arrays["back"] = self.epoch, self._coordinates.map, self._coordinates.back
+        if self.restocked:
+            arrays["map"], arrays["back"] = self._coordinates.map, self._coordinates.back
         return values, arrays
 
     def unpack(self, values: dict[str, Any], arrays: dict[str, np.ndarray[Any, Any]]) -> None:
         super().unpack(values, arrays)
         kept = enumerate(values["blocks"])
         self.blocks = [Block(key, first, width, arrays[f"items.{b}"]) for b, (key, first, width) in kept]
-        self._scales, self.due, self.epoch = np.array(values["scales"]), values["due"], values.get("epoch", 0)
-        if self.epoch:
+        self._scales, self.due = np.array(values["scales"]), values["due"]
+        if self.restocked:
             self._coordinates = Coordinates(arrays["map"], arrays["back"], self._coordinates.support)
             self.state = self.state._replace(features=self._coordinates.points(self.catalogue.features))
 

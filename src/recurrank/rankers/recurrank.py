@@ -231,7 +231,7 @@ class RecurRank(Restocking):
         other._blocks, other.history = [replace(block) for block in self._blocks], list(self.history)
         return other
 
-    def restock(self, stock: Stock) -> None:
+    def begin_with(self, stock: Stock) -> None:
         """Blocks above the first one that an item leaves go on; what is below is one block, in phase 1, of all other items.
 
         So is everything when items come or change: they compete for every position. Its first order is what was shown last.

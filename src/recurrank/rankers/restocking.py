@@ -18,34 +18,51 @@ from recurrank.rankers.stock import Stock
 
 
 class Restocking(Ranker):
-    """A ranker whose catalogue may change. An algorithm says in ``restock`` what it keeps."""
+    """A ranker whose catalogue may change. An algorithm says in ``begin_with`` what it keeps."""
 
     def add(self, ids: Sequence[Name], features: ArrayLike) -> None:
         """New items for the catalogue; ValueError, and no change, if one is there already."""
-        self._change(Stock.of(self.catalogue).added(ids, features))
+        self.restock(Stock.of(self.catalogue).added(ids, features))
 
     def update(self, ids: Sequence[Name], features: ArrayLike) -> None:
         """Other features for items of the catalogue."""
-        self._change(Stock.of(self.catalogue).updated(ids, features))
+        self.restock(Stock.of(self.catalogue).updated(ids, features))
 
     def remove(self, ids: Iterable[Name]) -> None:
         """Items leave the catalogue, and are not shown again; ValueError, and no change, if fewer are left than positions."""
-        self._change(Stock.of(self.catalogue).removed(ids))
+        self.restock(Stock.of(self.catalogue).removed(ids))
+
+    @property
+    def restocked(self) -> bool:
+        """Whether items have come, changed or gone."""
+        return isinstance(self.catalogue, Stock) and self.catalogue.origin is None
+
+    @property
+    def alive(self) -> Ints:
+        """The indices of all items, ascending."""
+        return self.catalogue.alive if isinstance(self.catalogue, Stock) else np.arange(len(self.catalogue))
 
     def restock(self, stock: Stock) -> None:
-        """Rank the items of this stock from now on; the stock is shared, not copied."""
-        raise NotImplementedError
-
-    def unchanged(self, stock: Stock) -> Ints:
-        """The indices of the items that are in this stock as they are here, ascending."""
-        here = np.arange(len(self.catalogue)) if not isinstance(self.catalogue, Stock) else self.catalogue.alive
-        both = np.intersect1d(stock.alive, here)
-        same: Ints = both[(stock.features[both] == self.catalogue.features[both]).all(axis=1)]
-        return same
-
-    def _change(self, stock: Stock) -> None:
+        """Rank the items of this stock from now on, which is shared, not copied; ValueError if they are too few."""
         if len(stock) < self.positions:
             raise ValueError(f"ids: {len(stock)} items would be left for {self.positions} positions; leave at least as many")
         self.identity  # noqa: B018  # of the catalogue that it was made on
         self._settle()
-        self.restock(stock)
+        self.begin_with(stock)
+
+    def begin_with(self, stock: Stock) -> None:
+        """Keep what can be kept, and rank these items."""
+        raise NotImplementedError
+
+    def carried(self, marks: Ints) -> Ints:
+        """The marks of a slate from before a change of items, as a slate of today would have them; by default the same.
+
+        Whoever knows that the items at its first positions are still the ones that it showed may learn from it by these.
+        """
+        return marks
+
+    def unchanged(self, stock: Stock) -> Ints:
+        """The indices of the items that are in this stock as they are here, ascending."""
+        both = np.intersect1d(stock.alive, self.alive)
+        same: Ints = both[(stock.features[both] == self.catalogue.features[both]).all(axis=1)]
+        return same

@@ -1,8 +1,8 @@
 """Items that come and go: a catalogue each of whose items keeps its index for as long as it is there.
 
 A stock never changes; ``added``, ``updated`` and ``removed`` give another one, so that copies of a ranker may share it. The
-index of a removed item is given to one that comes later. Slates carry the features of what they showed: their answers are right
-whatever has become of the items.
+index of a removed item is given to one that comes later. Slates of requests carry the features of what they showed: their
+answers are right whatever has become of the items. The service keeps the ids of what other slates showed.
 """
 
 from __future__ import annotations

@@ -6,18 +6,19 @@ also kept as a whole, so that a start does not have to read all of those again.
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import io
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Annotated, Any, NamedTuple
 
 import msgspec
 import numpy as np
 from msgspec import Meta
 
-from recurrank._arrays import Floats
+from recurrank._arrays import Floats, Ints
 from recurrank.catalogue import Catalogue
-from recurrank.rankers.request import as_rows, distinct
+from recurrank.rankers.request import Name, as_rows, distinct
 from recurrank.rankers.stock import Stock
 from recurrank.serving.events import Event, Kind
 from recurrank.serving.store.base import Store
@@ -56,35 +57,75 @@ class SlateRules(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 NO_RULES = SlateRules()
 
 
+class FirstStock(Stock):
+    """The items that a ranker was made with, by their ids or by their numbers as text; read when they are asked for.
+
+    Most rankers' items never change: these cost nothing.
+    """
+
+    origin: Catalogue
+
+    def __init__(self, catalogue: Catalogue) -> None:
+        self.origin, self.named, self.scales = catalogue, True, catalogue.scales
+
+    def __len__(self) -> int:
+        return len(self.origin)
+
+    @functools.cached_property
+    def _whole(self) -> Stock:
+        return Stock.of(self.origin)
+
+    @functools.cached_property
+    def ids(self) -> Sequence[str]:  # type: ignore[override]
+        return self.origin.ids or tuple(str(item) for item in range(len(self.origin)))
+
+    @functools.cached_property
+    def index(self) -> dict[Name, int]:  # type: ignore[override]
+        return {name: item for item, name in enumerate(self.ids)}
+
+    @property
+    def features(self) -> Floats:  # type: ignore[override]
+        return self._whole.features
+
+    @property
+    def dim(self) -> int:
+        return self.origin.dim
+
+
 class Stocked(NamedTuple):
-    """The items and rules of a ranker after the event ``seq``, the last that changed them or the ranker's mode."""
+    """The items and rules of a ranker after the event ``seq``, the last that changed them or the ranker's mode.
+
+    ``items`` is the last event that changed the items.
+    """
 
     stock: Stock
     rules: SlateRules = NO_RULES
     seq: int = 0
+    items: int = 0
 
     def after(self, events: Iterable[Event]) -> Stocked:
         """After these events as well; ValueError for one that does not fit."""
-        stock, rules, seq = self
+        stock, rules, seq, items = self
         for event in events:
             if event.seq <= seq:
                 continue
             try:
                 if event.kind == Kind.ITEMS:
                     stock = changed(stock, msgspec.msgpack.decode(event.payload, type=ItemChanges))
+                    items = event.seq
                 elif event.kind == Kind.RULES:
                     rules = msgspec.msgpack.decode(event.payload, type=SlateRules)
             except (msgspec.MsgspecError, ValueError) as error:
                 raise ValueError(f"event {event.seq}: it does not fit the items of this ranker ({error})") from error
             seq = event.seq
-        return Stocked(stock, rules, seq)
+        return Stocked(stock, rules, seq, items)
 
     def pack(self) -> bytes:
         """As bytes, with a digest."""
-        buffer, (stock, rules, seq) = io.BytesIO(), self
+        buffer, (stock, rules, seq, items) = io.BytesIO(), self
         np.save(buffer, stock.features, allow_pickle=False)
         whole = msgspec.msgpack.encode(
-            [seq, msgspec.to_builtins(rules, str_keys=True), list(stock.index.items()), buffer.getvalue()]
+            [seq, msgspec.to_builtins(rules, str_keys=True), list(stock.index.items()), buffer.getvalue(), items]
         )
         return hashlib.sha256(whole).digest() + whole
 
@@ -93,9 +134,13 @@ class Stocked(NamedTuple):
         """What was packed; ValueError for what is torn or altered."""
         if hashlib.sha256(memoryview(packed)[32:]).digest() != packed[:32]:
             raise ValueError("items: torn or altered")
-        seq, rules, index, features = msgspec.msgpack.decode(memoryview(packed)[32:])
+        seq, rules, index, features, *items = msgspec.msgpack.decode(memoryview(packed)[32:])
         stock = Stock(np.load(io.BytesIO(features), allow_pickle=False), dict(index), named=True)
-        return Stocked(stock, msgspec.convert(rules, SlateRules, strict=False), seq)
+        return Stocked(stock, msgspec.convert(rules, SlateRules, strict=False), seq, *items)
+
+
+StockAt = Callable[[int], Stocked]
+"""A ranker's items and rules after an event."""
 
 
 def changed(stock: Stock, changes: ItemChanges) -> Stock:
@@ -107,6 +152,18 @@ def changed(stock: Stock, changes: ItemChanges) -> Stock:
     if changes.add:
         stock = stock.added(changes.add, _rows(changes.add_features, stock.dim))
     return stock
+
+
+def left(before: Stock, after: Stock) -> list[int]:
+    """The indices of items that are not there any more; others may have them by now."""
+    return [place for _, place in before.index.items() - after.index.items()]
+
+
+def carried_counts(counts: Ints, gone: list[int], size: int) -> Ints:
+    """What was counted by index, now that these items are gone and there are so many indices."""
+    carried = np.concatenate([counts, np.zeros(size - len(counts), np.int64)])
+    carried[gone] = 0
+    return carried
 
 
 def _rows(features: bytes, dim: int) -> Floats:
@@ -159,7 +216,7 @@ def needed(stock: Stock, wanted: Wanted) -> ItemChanges:
 
 def stocked_at(store: Store, ranker: int, origin: Catalogue, seq: int | None = None) -> Stocked:
     """A ranker's items and rules after the event ``seq``, by default now."""
-    start = Stocked(Stock.of(origin))
+    start = Stocked(FirstStock(origin) if origin.ids is None else Stock.of(origin))
     for kept in (store.floor_items(ranker), store.kept_items(ranker)):
         if kept is not None:
             try:

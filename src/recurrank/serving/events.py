@@ -13,7 +13,7 @@ import numpy as np
 
 from recurrank._arrays import Bools, Ints
 from recurrank.serving import chances
-from recurrank.serving.trial import bare
+from recurrank.serving.trial import bare, trial_of
 
 
 class Kind(IntEnum):
@@ -150,10 +150,13 @@ def shown_in(payload: bytes, positions: int) -> int:
 
 
 def names_in(payload: bytes, positions: int, ids: Sequence[str]) -> list[str]:
-    """The ids of the items that a packed slate shows."""
+    """The ids of the items that a packed slate shows; ``ids`` are those of the catalogue that the ranker was made with.
+
+    Where items have come or gone since, the slate has them.
+    """
     if is_request(payload):
         return unpack_request(payload).names
-    return [ids[item] for item in unpack_items(payload, positions)]
+    return trial_of(payload).names or [ids[item] for item in unpack_items(payload, positions)]
 
 
 def names_of(event: Event, positions: int, ids: Sequence[str]) -> list[str]:

@@ -24,6 +24,7 @@ from recurrank.catalogue import Catalogue
 from recurrank.rankers import make
 from recurrank.rankers.ranker import Buffer, Ranker
 from recurrank.rankers.request_ranker import RequestRanker
+from recurrank.rankers.restocking import Restocking
 from recurrank.rankers.saving import load
 from recurrank.rankers.stock import Stock
 from recurrank.seeds import Given
@@ -113,7 +114,7 @@ class Fold:
             if first:
                 self._apply(slates[:first])
             raise strange(slates[first])
-        alone = [bare(event.payload)[:size] for event, size in zip(slates, sizes.tolist(), strict=True)]
+        alone = [self._words(event, size) for event, size in zip(slates, sizes.tolist(), strict=True)]
         words = np.frombuffer(b"".join(alone), "<i4")
         screens = b"".join([screen_bits(event.clicks, positions) for event in slates])
         bits = np.frombuffer(screens, np.uint8).reshape(-1, 2 * width)
@@ -141,6 +142,10 @@ class Fold:
             if done == len(slates):
                 return
 
+    def _words(self, event: Event, size: int) -> bytes:
+        """Items and marks of an event's slate, so many bytes."""
+        return bare(event.payload)[:size]
+
     def _kind(self, event: Event) -> int:
         """What the loop does with an event: of an order that others chose, it only counts where the ranker cannot learn."""
         foreign = not self.ranker.learns_any_order and has_trial(event.payload) and trial_of(event.payload).foreign
@@ -161,13 +166,17 @@ class Fold:
                 raise ValueError(f"snapshot: of format {version}, not {_FORMAT}")
             fold = cls(load(ranker, catalogue), seq)
             fold.ranker.follow(streams)
-            fold.tally = Tally.unpack(tally, fold.ranker.positions)
-            fold._counts[:] = [counts[name] for name in COUNTS]
-            fold.shown, fold.clicked, fold.at = (np.frombuffer(part, "<i8").astype(np.int64) for part in (shown, clicked, at))
+            fold._fill(counts, shown, clicked, at, tally)
             fold.begin(rollout, compared)
         except (msgspec.DecodeError, KeyError, TypeError) as error:
             raise ValueError(f"snapshot: not one ({error})") from error
         return fold
+
+    def _fill(self, counts: dict[str, int], shown: bytes, clicked: bytes, at: bytes, tally: Sequence[bytes]) -> None:
+        """What was counted, as it was saved."""
+        self.tally = Tally.unpack(tally, self.ranker.positions)
+        self._counts[:] = [counts[name] for name in COUNTS]
+        self.shown, self.clicked, self.at = (np.frombuffer(part, "<i8").astype(np.int64) for part in (shown, clicked, at))
 
 
 def strange(event: Event) -> ValueError:
@@ -177,7 +186,8 @@ def strange(event: Event) -> ValueError:
 
 def new_fold(spec: RankerSpec, catalogue: Catalogue) -> Fold:
     """A ranker as it was asked for, before anything happened."""
-    from recurrank.serving.request_fold import RequestFold  # a kind of fold
+    from recurrank.serving.request_fold import RequestFold  # kinds of folds
+    from recurrank.serving.restocking_fold import RestockingFold
 
     streams = spec.streams if isinstance(spec, LoggedSpec) else STREAMS
     made = make(
@@ -188,7 +198,10 @@ def new_fold(spec: RankerSpec, catalogue: Catalogue) -> Fold:
         seed=spec.seed if streams == STREAMS else Given(spec.seed),
         **spec.options,
     )
-    fold = RequestFold(made) if isinstance(made, RequestRanker) else Fold(made)
+    if isinstance(made, RequestRanker):
+        fold: Fold = RequestFold(made)
+    else:
+        fold = RestockingFold(made) if isinstance(made, Restocking) else Fold(made)
     fold.begin(spec.rollout)
     return fold
 

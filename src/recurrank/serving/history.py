@@ -8,10 +8,11 @@ from typing import Any
 from recurrank.catalogue import Catalogue
 from recurrank.serving import chain
 from recurrank.serving.archive import Archive
-from recurrank.serving.changes import stocked_at
+from recurrank.serving.changes import FirstStock, Stocked, stocked_at
 from recurrank.serving.events import Event, Kind
 from recurrank.serving.fold import Fold, new_fold
 from recurrank.serving.request_fold import RequestFold
+from recurrank.serving.restocking_fold import RestockingFold
 from recurrank.serving.spec import LoggedSpec
 from recurrank.serving.store.base import Snapshot, Store, StoredRanker
 
@@ -99,8 +100,14 @@ class History:
 
 def load_fold(store: Store, stored: StoredRanker, spec: LoggedSpec, catalogue: Catalogue, snapshot: Snapshot) -> Fold:
     """What a snapshot has; ValueError when it cannot be used."""
+
+    def stock_at(seq: int) -> Stocked:
+        return stocked_at(store, stored.number, catalogue, seq)
+
     if spec.takes_requests:
-        return RequestFold.restore(snapshot.state, lambda seq: stocked_at(store, stored.number, catalogue, seq), spec.rollout)
+        return RequestFold.restore(snapshot.state, stock_at, spec.rollout)
+    if spec.items_change:
+        return RestockingFold.restore(snapshot.state, FirstStock(catalogue), stock_at, spec.streams, spec.rollout)
     return Fold.load(snapshot.state, catalogue, spec.streams, spec.rollout)
 
 

@@ -21,7 +21,7 @@ from recurrank.serving import rounds
 from recurrank.serving.asked import Asked
 from recurrank.serving.assigning import checked_baseline, compose
 from recurrank.serving.chances import Chances
-from recurrank.serving.events import Event, Kind, pack_slates, unpack_items
+from recurrank.serving.events import Event, Kind, names_in, pack_slates
 from recurrank.serving.experiment import Rollout
 from recurrank.serving.fold import Fold, sealed
 from recurrank.serving.spec import LoggedSpec
@@ -117,9 +117,18 @@ class HostedRanker:
         self.draw()
 
     @functools.cached_property
-    def ids(self) -> Sequence[str]:
-        """The items' ids, or their numbers as text, by index."""
+    def first_ids(self) -> Sequence[str]:
+        """The ids of the items that it was made with, or their numbers as text, by index."""
         return self.catalogue.ids or tuple(str(item) for item in range(len(self.catalogue)))
+
+    @property
+    def ids(self) -> Sequence[str]:
+        """The items' ids as the fold has them, by index, with empty ones where there is none."""
+        return self.first_ids
+
+    def names(self, payload: bytes) -> list[str]:
+        """The ids of what a packed slate shows."""
+        return names_in(payload, self.spec.positions, self.first_ids)
 
     @property
     def size(self) -> int:
@@ -198,7 +207,7 @@ class HostedRanker:
 
     def would_show(self, asked: Asked | None) -> list[str]:
         """The ids of a slate that is not served."""
-        return [self.ids[item] for item in unpack_items(self.peek(), self.spec.positions)]
+        return self.names(self.peek())
 
     # ------------------------------------------------------------------------------------------------ the view
 
@@ -238,7 +247,7 @@ class HostedRanker:
         def draw(state: Any, rng: np.random.Generator) -> tuple[int, bool]:
             loop(
                 state, rng, slate, items, marks, used, before, chances,
-                len(self.catalogue), self.spec.explore_uniform, type(view).compiled_propensity is certain,
+                self._alive(view), self.spec.explore_uniform, type(view).compiled_propensity is certain,
             )  # fmt: skip
             return 0, False
 
@@ -246,6 +255,15 @@ class HostedRanker:
         within = AHEAD_SECONDS / max(time.perf_counter() - began, 1e-9) * many
         self._many = max(1, min(AHEAD, 2 * many, int(within)))
         return self._packed(view, items, marks, used, chances)[::-1]
+
+    @functools.cached_property
+    def _first(self) -> Ints:
+        """The indices of the items that it was made with, where uniform slates are drawn from them."""
+        return np.arange(len(self.catalogue) if self.spec.explore_uniform else 0)
+
+    def _alive(self, view: Ranker) -> Ints:
+        """The indices that uniform slates are drawn from, where there are any."""
+        return self._first
 
     def _packed(self, view: Ranker, items: Any, marks: Ints, used: Ints, chances: Chances) -> list[bytes]:
         return pack_slates(items, marks, used, chances if view.compiled_propensity is not None else None)

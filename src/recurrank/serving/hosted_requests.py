@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections import deque
 from collections.abc import Sequence
@@ -12,15 +11,16 @@ import numpy as np
 
 from recurrank._arrays import Ints
 from recurrank.catalogue import Catalogue
-from recurrank.rankers.ranker import Buffer, Ranker
+from recurrank.rankers.ranker import Ranker
 from recurrank.rankers.request import Answered
 from recurrank.rankers.request_ranker import RequestRanker
 from recurrank.serving.asked import Asked, PackedRows, packed, packed_rows
 from recurrank.serving.chances import Chances
-from recurrank.serving.changes import KEEP, NO_RULES, Stocked
-from recurrank.serving.events import Event, Kind, ShownRequest, pack_request
+from recurrank.serving.changes import NO_RULES, Stocked
+from recurrank.serving.events import ShownRequest, pack_request
 from recurrank.serving.fold import Fold
-from recurrank.serving.hosted import Drawn, HostedRanker, Settings
+from recurrank.serving.hosted import Drawn, Settings
+from recurrank.serving.hosted_stock import HostedStock
 from recurrank.serving.request_fold import RequestFold
 from recurrank.serving.spec import LoggedSpec
 from recurrank.serving.store.base import StoredRanker
@@ -33,14 +33,10 @@ STATE = 256 << 20
 """Bytes that the segments of one ranker may take; requests that would need more are refused."""
 
 
-class HostedRequestRanker(HostedRanker):
+class HostedRequestRanker(HostedStock):
     """A :class:`~recurrank.serving.hosted.HostedRanker` of requests.
 
     Attributes:
-        stocked: the items and rules that slates are drawn with. It may be ahead of the fold's: what was acknowledged holds at
-            once, and the log comes after.
-        changes: ITEMS events folded since the items were last kept as a whole.
-        changing: the lock of whoever changes items in this process.
         asked: of the last requests of this process, when they came and how many candidates they had.
 
     """
@@ -53,13 +49,9 @@ class HostedRequestRanker(HostedRanker):
     ) -> None:
         assert isinstance(fold, RequestFold)
         assert isinstance(view, RequestRanker)
-        self.stocked = stocked
-        self.changes, self.changing = 0, threading.Lock()
         self.asked: deque[tuple[float, int]] = deque(maxlen=MOMENTS)
-        if view.catalogue is not stocked.stock:
-            view.restock(stocked.stock)
         self.segments = max(1, STATE // max(1, view.state.moments.nbytes // len(view.segments)))
-        super().__init__(stored, spec, catalogue, fold, view)
+        super().__init__(stored, spec, catalogue, fold, view, stocked)
 
     def _compile(self) -> None:
         self.draw(Asked(features=np.zeros((1, self.catalogue.dim)), context=[0.0] * self._view.context))
@@ -67,27 +59,9 @@ class HostedRequestRanker(HostedRanker):
             self.draw()
         self.asked.clear()
 
-    @property
-    def ids(self) -> Any:
-        """Of the fold's items, by index, with empty ones where there is none."""
-        return self.fold.stocked.stock.ids
-
-    @property
-    def size(self) -> int:
-        return len(self.stocked.stock)
-
     def _whole(self) -> bool:
-        """Whether slates of all items can be drawn ahead."""
         known = self.stocked
         return known.rules == NO_RULES and len(known.stock) >= self.spec.positions and not self._view.context
-
-    @property
-    def changed(self) -> int:
-        return self.stocked.seq
-
-    def take_changes(self, events: Sequence[Event]) -> None:
-        super().take_changes(events)  # first: whoever reads ``changed`` and then the mode has one that is no older
-        self.take(self.stocked.after(events))
 
     def _least(self, asked: Asked) -> int:
         most = self.spec.positions if asked.positions is None else asked.positions
@@ -156,43 +130,3 @@ class HostedRequestRanker(HostedRanker):
         known, view = self.fold.ranker, self._view
         same = view.by_decisions and view.decisions == known.decisions and len(view.segments) == len(known.segments)
         return super().wants_renewal(now, settings) and not (same and now - self._refreshed < UNCHANGED)
-
-    def renew(self, seed: np.random.SeedSequence, now: float) -> None:
-        began = time.thread_time()
-        with self.folding:
-            view, version = self.fold.ranker.copy(seed, into=self._retired), self.fold.seq  # type: ignore[arg-type]
-            folded = self.fold.stocked
-        self.take(folded)
-        known = self.stocked
-        if view.catalogue is not known.stock:
-            view.restock(known.stock)
-        first = self._drawn(view, 1, Buffer.empty(self.spec.positions)) if self._whole() else []
-        with self._drawing:
-            if known.seq != self.stocked.seq:  # changed meanwhile
-                view.restock(self.stocked.stock)
-                first = []
-            self._retired = self._view
-            self._view, self._version, self._ahead = view, version, first
-        self._dirty, self._refreshed, self._effort = False, now, time.thread_time() - began
-
-    def take(self, stocked: Stocked) -> None:
-        """Draw with these items and rules from now on, unless newer ones are known."""
-        with self._drawing:
-            if stocked.seq > self.stocked.seq:
-                if stocked.stock is not self._view.catalogue:
-                    self._view.restock(stocked.stock)
-                self.stocked, self._ahead = stocked, []
-
-    def worth_keeping(self) -> bytes | None:
-        with self.folding:
-            known = self.fold.stocked
-        if self.changes < KEEP:
-            return None
-        self.changes = 0
-        return known.pack()
-
-    def apply(self, events: list[Event], now: float, stopping: Any) -> bool:
-        self.changes += sum(event.kind == Kind.ITEMS for event in events)
-        done = super().apply(events, now, stopping)
-        self.take(self.fold.stocked)
-        return done

@@ -15,7 +15,9 @@ from recurrank.serving.fold import Fold, intact, new_fold, pack_catalogue, unpac
 from recurrank.serving.history import first_fold, load_fold
 from recurrank.serving.hosted import HostedRanker
 from recurrank.serving.hosted_requests import HostedRequestRanker
+from recurrank.serving.hosted_stock import HostedStock
 from recurrank.serving.request_fold import RequestFold
+from recurrank.serving.restocking_fold import RestockingFold
 from recurrank.serving.spec import LoggedSpec, RankerSpec
 from recurrank.serving.store import Store
 from recurrank.serving.store.base import StoredRanker
@@ -189,11 +191,12 @@ class Registry:
 
     def _hosted(self, stored: StoredRanker, spec: LoggedSpec, catalogue: Catalogue, fold: Fold) -> HostedRanker:
         view = fold.ranker.copy(self.next_seed())
-        if not isinstance(fold, RequestFold):
-            hosted = HostedRanker(stored, spec, catalogue, fold, view)
-        else:
+        if isinstance(fold, RequestFold | RestockingFold):
             known = fold.stocked.after(self._store.changes(stored.number, fold.stocked.seq))
-            hosted = HostedRequestRanker(stored, spec, catalogue, fold, view, known)
+            kind = HostedRequestRanker if spec.takes_requests else HostedStock
+            hosted: HostedRanker = kind(stored, spec, catalogue, fold, view, known)
+        else:
+            hosted = HostedRanker(stored, spec, catalogue, fold, view)
         hosted.take_changes(self._store.changes(stored.number, hosted.mode.seq))
         return hosted
 

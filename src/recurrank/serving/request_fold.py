@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import msgspec
@@ -14,17 +14,15 @@ from recurrank.rankers.engines.request_calls import take
 from recurrank.rankers.engines.requests import Shown
 from recurrank.rankers.request_ranker import RequestRanker
 from recurrank.rankers.saving import load
-from recurrank.serving.changes import Stocked
+from recurrank.serving.changes import StockAt, Stocked, carried_counts, left
 from recurrank.serving.events import CHANGES, Event, Kind, ShownRequest, clicks_fit, screen_bits, unpack_request
 from recurrank.serving.experiment import RolloutSettings
-from recurrank.serving.fold import COUNTS, SLATE_KINDS, Fold, strange
+from recurrank.serving.fold import SLATE_KINDS, Fold, strange
 from recurrank.serving.rounds import DROPPED, DUE, SERVED
 from recurrank.serving.tally import Tally, tally_round
 
 FORMAT = 100
 """Of saved folds of this kind."""
-StockAt = Callable[[int], Stocked]
-"""A ranker's items and rules after an event."""
 
 
 class _Batch(NamedTuple):
@@ -101,13 +99,8 @@ class RequestFold(Fold):
         if stock is before:
             return
         self.ranker.restock(stock)
-        more = len(stock.features) - len(self.shown)
-        names = before.names
-        other = [place for place, name in names.items() if stock.names.get(place) != name]
-        for name in ("shown", "clicked"):
-            counts = np.concatenate([getattr(self, name), np.zeros(more, np.int64)])
-            counts[other] = 0  # the place may be another item's by now
-            setattr(self, name, counts)
+        gone, size = left(before, stock), len(stock.features)
+        self.shown, self.clicked = (carried_counts(counts, gone, size) for counts in (self.shown, self.clicked))
 
     def _learn(self, waiting: list[tuple[Event, ShownRequest]]) -> None:
         """Fold slates, and empty the list."""
@@ -189,9 +182,7 @@ class RequestFold(Fold):
             ranker = load(saved, stocked.stock)
             assert isinstance(ranker, RequestRanker)
             fold = cls(ranker, seq, stocked)
-            fold.tally = Tally.unpack(tally, ranker.positions)
-            fold._counts[:] = [counts[name] for name in COUNTS]
-            fold.shown, fold.clicked, fold.at = (np.frombuffer(part, "<i8").astype(np.int64) for part in (shown, clicked, at))
+            fold._fill(counts, shown, clicked, at, tally)
             fold.candidates = candidates
             fold.begin(rollout, compared)
         except (msgspec.DecodeError, KeyError, TypeError) as error:

@@ -234,7 +234,7 @@ class Retention:
         """The items at the new floor, of rankers whose items changed below it."""
         found = {}
         for stored in self._store.rankers():
-            if LoggedSpec.unpack(stored.config).takes_requests and self._store.changes(stored.number, after, until):
+            if LoggedSpec.unpack(stored.config).items_change and self._store.changes(stored.number, after, until):
                 origin = unpack_catalogue(self._store.catalogue(stored.number))
                 found[stored.number] = stocked_at(self._store, stored.number, origin, until).pack()
         return found

@@ -20,6 +20,8 @@ SERVED, LEARNED, DROPPED = int(Kind.SERVED), int(Kind.LEARNED), int(Kind.DROPPED
 COUNT_ONLY = 16
 """Added to the kind of an event that is counted and does not reach the ranker."""
 DUE, STRANGE = 1, 2
+GONE = -(1 << 31)
+"""In place of an item that is not there any more, or not as it was shown."""
 
 
 @loop
@@ -32,13 +34,13 @@ def draw(
     used: Ints,
     before: Floats,
     chances: Chances,
-    catalogue: int,
+    catalogue: Ints,
     share: float,
     certain: bool,
 ) -> None:
     """As many slates as ``items`` has rows; ``used`` is how many rows of each one's marks say something.
 
-    A ``share`` of them is drawn uniformly of all slates of a catalogue of so many items. ``certain`` tells that the algorithm
+    A ``share`` of them is drawn uniformly of all slates of these items of the catalogue. ``certain`` tells that the algorithm
     draws nothing at random itself, and does not say how probable a slate is that it did not rank.
     """
     positions = len(slate.items)
@@ -54,7 +56,7 @@ def draw(
         chances.joint[i] = propensity(state, before, slate, chances.marginal[i])
         conditional(state, slate, chances.marginal[i], chances.joint[i], chances.given[i])
         if share > 0.0:
-            mix(slate, items[i], chances.marginal[i], chances.joint, chances.given[i], i, catalogue, share, certain)
+            mix(slate, items[i], chances.marginal[i], chances.joint, chances.given[i], i, len(catalogue), share, certain)
         used[i] = positions
         for k in range(positions):
             items[i, k] = slate.items[k]
@@ -66,12 +68,12 @@ def draw(
 
 
 @inner
-def shuffle(rng: np.random.Generator, slate: Buffer, catalogue: int) -> None:
+def shuffle(rng: np.random.Generator, slate: Buffer, catalogue: Ints) -> None:
     """Different items, uniformly; nothing is explored."""
     for k in range(len(slate.items)):
         again = True
         while again:
-            slate.items[k], again = int(rng.random() * catalogue), False
+            slate.items[k], again = catalogue[int(rng.random() * len(catalogue))], False
             for above in range(k):
                 again |= slate.items[above] == slate.items[k]
     slate.marks[0, 0] = -1
@@ -130,14 +132,14 @@ def fold(
 
     ``words`` are the slates of all events, end to end, as 32-bit numbers: items, then marks, two words per number; ``ends``
     is where each one's end. ``bits`` has one row per event: a bit per position clicked, then one per position seen. ``why``
-    says why it stopped before the end.
+    says why it stopped before the end. From an item that is GONE on, an answer is counted and teaches nothing.
     """
     positions, why[0] = len(slate.items), 0
     for i in range(start, len(kinds)):
         begin = ends[i - 1] if i > 0 else 0
         for k in range(positions):
             item = words[begin + k]
-            if not 0 <= item < len(shown):
+            if not 0 <= item < len(shown) and item != GONE:
                 why[0] = STRANGE
                 return i
             slate.items[k] = item
@@ -162,13 +164,14 @@ def fold(
             for k in range(positions):
                 click = (bits[i, k >> 3] >> (k & 7)) & 1
                 there = click | ((bits[i, width + (k >> 3)] >> (k & 7)) & 1)
-                if there == 0 and k < until:
+                if (there == 0 or slate.items[k] == GONE) and k < until:
                     until = k  # what is below was not seen, or nobody knows in which order
                 clicks[k] = click == 1
                 seen += click
-                shown[slate.items[k]] += there
-                clicked[slate.items[k]] += click
                 at[k] += click
+                if slate.items[k] != GONE:
+                    shown[slate.items[k]] += there
+                    clicked[slate.items[k]] += click
             tally_round(tally, counts[1], seen, slate.items)
             counts[1] += 1
             counts[3] += seen

@@ -27,10 +27,11 @@ from recurrank.serving.asked import Asked
 from recurrank.serving.changes import SlateRules, Stocked, Wanted, changed, needed
 from recurrank.serving.commit import Committer
 from recurrank.serving.comparison import experiment_of
-from recurrank.serving.events import Event, Kind, names_in, unpack_chances
+from recurrank.serving.events import Event, Kind, unpack_chances
 from recurrank.serving.experiment import Rollout, RolloutSettings, turned
 from recurrank.serving.hosted import HostedRanker, Settings
 from recurrank.serving.hosted_requests import HostedRequestRanker
+from recurrank.serving.hosted_stock import HostedStock
 from recurrank.serving.learner import Clock, Learner
 from recurrank.serving.registry import Conflict, NotFound, Registry, Unavailable
 from recurrank.serving.retention import Retention
@@ -190,11 +191,11 @@ class Service:
 
         What is so already is left as it is. ValueError, and no change at all, for what cannot be done.
         """
-        hosted = self._of_requests(name)
+        hosted = self._with_stock(name)
         with hosted.changing:
             return self._change_items(hosted, wanted)
 
-    def _change_items(self, hosted: HostedRequestRanker, wanted: Wanted) -> ItemsChanged:
+    def _change_items(self, hosted: HostedStock, wanted: Wanted) -> ItemsChanged:
         for _ in range(CHANGED):
             known = self._newest(hosted)
             changes = needed(known.stock, wanted)
@@ -204,8 +205,9 @@ class Service:
             done = len(stock), len(changes.add), len(changes.change), len(changes.remove)
             if changes.empty:
                 return ItemsChanged(known.seq, *done)
+            view = hosted.restocked(stock)  # before anything is written: it says what will not do, and takes its time
             if seq := self._change(hosted, Kind.ITEMS, msgspec.msgpack.encode(changes), known.seq):
-                hosted.take(Stocked(stock, known.rules, seq))
+                hosted.take(Stocked(stock, known.rules, seq, seq), view)
                 return ItemsChanged(seq, *done)
             self._catch_up(hosted)
         raise _restless(hosted.stored.name)
@@ -222,7 +224,7 @@ class Service:
             if rules == known.rules:
                 return known.seq
             if seq := self._change(hosted, Kind.RULES, msgspec.msgpack.encode(rules), known.seq):
-                hosted.take(Stocked(known.stock, rules, seq))
+                hosted.take(known._replace(rules=rules, seq=seq))
                 return seq
             self._catch_up(hosted)
         raise _restless(name)
@@ -251,16 +253,26 @@ class Service:
         return self.set_rollout(name, lambda known: known.settings)
 
     def stocked(self, name: str) -> Stocked:
-        """The items and rules of a ranker of requests, as they are now."""
+        """The items and rules of a ranker, as they are now. Conflict for one whose items stay as they are."""
+        return self._newest(self._with_stock(name))
+
+    def rules(self, name: str) -> Stocked:
+        """The same; Conflict for a ranker that takes no rules."""
         return self._newest(self._of_requests(name))
+
+    def _with_stock(self, name: str) -> HostedStock:
+        hosted = self.registry.sound(name)
+        if not isinstance(hosted, HostedStock):
+            raise Conflict(f"name: the items of {name!r} stay as they are; its algorithm {hosted.spec.algorithm!r} needs that")
+        return hosted
 
     def _of_requests(self, name: str) -> HostedRequestRanker:
         hosted = self.registry.sound(name)
         if not isinstance(hosted, HostedRequestRanker):
-            raise Conflict(f"name: the items of {name!r} stay as they are; its algorithm {hosted.spec.algorithm!r} needs that")
+            raise Conflict(f"name: {name!r} takes no rules; its algorithm {hosted.spec.algorithm!r} is not one of requests")
         return hosted
 
-    def _newest(self, hosted: HostedRequestRanker) -> Stocked:
+    def _newest(self, hosted: HostedStock) -> Stocked:
         """The items and rules as they are now, whichever server changed them."""
         if self.store.shared:
             self._catch_up(hosted)
@@ -357,7 +369,7 @@ class Service:
         chances = unpack_chances(payload, hosted.spec.positions)[:2] if propensity else (None, None)
         names = drawn.names if payload is operation.payload else None  # the slate may have been there already
         if names is None:
-            names = names_in(payload, hosted.spec.positions, hosted.ids)
+            names = hosted.names(payload)
         beside = trial_of(payload)
         return Ranked(operation.slate, names, drawn.version, *chances, beside.arm, beside.would_show)
 

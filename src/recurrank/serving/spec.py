@@ -14,6 +14,7 @@ from recurrank.rankers.engines.anchoring import strata_per_segment
 from recurrank.rankers.ranker import RULES, registered
 from recurrank.rankers.request import joint_size
 from recurrank.rankers.request_ranker import RequestRanker
+from recurrank.rankers.restocking import Restocking
 from recurrank.serving.experiment import RolloutSettings
 
 STREAMS = RULES
@@ -58,6 +59,12 @@ class RankerSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
         """Whether every request may have candidates of its own."""
         kind = registered().get(self.algorithm)
         return kind is not None and issubclass(kind, RequestRanker)
+
+    @property
+    def items_change(self) -> bool:
+        """Whether its items may come and go."""
+        kind = registered().get(self.algorithm)
+        return kind is not None and issubclass(kind, RequestRanker | Restocking)
 
     def plain(self) -> RankerSpec:
         """Only the settings, whatever a subclass adds."""

@@ -1,4 +1,4 @@
-"""What a slate's event says beside the slate: whom it was for, and what part it has in an experiment.
+"""What a slate's event says beside the slate: whom it was for, its part in an experiment, the ids of its items.
 
 It follows the slate, with its length in the last four bytes. The fourth byte tells whether it is there: its two highest bits
 are equal in a slate alone, whose first number is an item (below 2^30) or a small negative one, and differ where a trial
@@ -28,6 +28,7 @@ class Trial(msgspec.Struct, array_like=True, frozen=True):
         would_show: the ids that the ranker would have shown, in shadow mode.
         credit: of interleaved slates, how probable it is that the ranker contributed the item at each position.
         salt: random, where there is a subject; where the subject was erased, a digest of both, which stands for them.
+        names: the ids of what it shows, where items have come or gone, so that an index may have been another item's.
 
     """
 
@@ -36,6 +37,7 @@ class Trial(msgspec.Struct, array_like=True, frozen=True):
     would_show: list[str] | None = None
     credit: list[int | float] | None = None
     salt: bytes | None = None
+    names: list[str] | None = None
 
     @property
     def foreign(self) -> bool:
@@ -43,17 +45,25 @@ class Trial(msgspec.Struct, array_like=True, frozen=True):
         return self.arm in ("baseline", "interleaved")
 
 
-_pack, _unpack = msgspec.msgpack.Encoder().encode, msgspec.msgpack.Decoder(Trial).decode
+_encode, _unpack = msgspec.msgpack.Encoder().encode, msgspec.msgpack.Decoder(Trial).decode
+
+
+def _pack(trial: Trial) -> bytes:
+    """Without names where there are none, as older versions wrote it: links of the chain are made of these bytes."""
+    fields = [trial.subject, trial.arm, trial.would_show, trial.credit, trial.salt]
+    return _encode(fields if trial.names is None else [*fields, trial.names])
 
 
 def attach(slate: bytes, trial: Trial) -> bytes:
-    """A packed slate and what is beside it.
+    """A packed slate and what is beside it; names that are beside it already stay there.
 
     >>> trial_of(attach(bytes(8), Trial("visitor-7"))).subject
     'visitor-7'
     """
+    if has_trial(slate):
+        slate, trial = bare(slate), msgspec.structs.replace(trial, names=trial_of(slate).names)
     if trial.subject is not None and trial.salt is None:
-        trial = Trial(trial.subject, trial.arm, trial.would_show, trial.credit, secrets.token_bytes(SALT))
+        trial = msgspec.structs.replace(trial, salt=secrets.token_bytes(SALT))
     packed = _pack(trial)
     return b"".join((slate[:3], bytes((slate[3] ^ _FLAG,)), slate[4:], packed, len(packed).to_bytes(4, "little")))
 

@@ -9,7 +9,7 @@ import msgspec
 from msgspec import Meta
 
 from recurrank.serving.changes import SlateRules
-from recurrank.serving.hosted_requests import HostedRequestRanker
+from recurrank.serving.hosted_stock import HostedStock
 from recurrank.serving.http import schema as s
 from recurrank.serving.http.decoder import Decoder
 from recurrank.serving.http.patching import MSGPACKS, read_patch, wanted_of
@@ -41,10 +41,10 @@ def item_routes(service: Service, decoder: Decoder) -> list[Route]:
         file=True,
     )
     async def change_items(request: Request) -> Answer:
-        """Add, change and remove items of a ranker of requests, thousands at a time. All of it happens, or none.
+        """Add, change and remove items, thousands at a time: of `anchored`, `balanced` and `recurrank`; others answer 409.
 
-        Once it is answered no server shows an item that was removed. Removing what is not there, and adding what is there with
-        the same features, is no mistake: the very same request again changes nothing.
+        All of it happens, or none. Once it is answered no server shows an item that was removed. Removing what is not there,
+        and adding what is there with the same features, is no mistake: the very same request again changes nothing.
         """
         kind = request.media or JSON
         if kind != JSON and kind not in MSGPACKS:
@@ -77,19 +77,19 @@ def item_routes(service: Service, decoder: Decoder) -> list[Route]:
     @route("GET", "/v1/rankers/{name}/rules", "admin", Operation("show_rules", "items", s.RulesSet, (404, 409)))
     async def show_rules(request: Request) -> Answer:
         """The rules of all slates of a ranker of requests."""
-        _, rules, version = await asyncio.to_thread(service.stocked, request.parameters[0])
-        return Answer(_encode(s.RulesSet(rules, version)))
+        known = await asyncio.to_thread(service.rules, request.parameters[0])
+        return Answer(_encode(s.RulesSet(known.rules, known.seq)))
 
     return [change_items, list_items, set_rules, show_rules]
 
 
 def _page(service: Service, name: str, page: Page) -> s.ItemsPage:
     hosted, following = service.hosted(name), page.after + page.limit
-    if isinstance(hosted, HostedRequestRanker):
-        stock = service.stocked(name).stock
+    stock = service.stocked(name).stock if isinstance(hosted, HostedStock) else None
+    if stock is not None and stock.origin is None:
         places, total = stock.alive[page.after : following].tolist(), len(stock)
         items = [s.NewItem(str(stock.names[place]), stock.features[place].tolist()) for place in places]
     else:
-        features, total = hosted.catalogue.features, hosted.size
-        items = [s.NewItem(hosted.ids[place], features[place].tolist()) for place in range(total)[page.after : following]]
+        features, total = hosted.catalogue.features, len(hosted.catalogue)
+        items = [s.NewItem(hosted.first_ids[place], features[place].tolist()) for place in range(total)[page.after : following]]
     return s.ItemsPage(items, total, following if following < total else None)
