@@ -26,6 +26,7 @@ OWN = {
     "cascade-ucb1": "cascade",
     "cascade-woful": "cascade",
     "c3-ucb": "cascade",
+    "club-cascade": "cascade",
     "dcm-klucb": "dependent",
     "gl-cdcm": "dependent",
     "grab": "position",

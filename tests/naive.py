@@ -322,7 +322,8 @@ def position_based_round(ranker, attraction, examination, users):
 
 # ---------------------------------------------------------------- the other algorithms
 
+from tests.naive_club import CLUBCascade  # noqa: E402
 from tests.naive_field import TWINS as FIELD  # noqa: E402
 from tests.naive_rankers import TWINS  # noqa: E402
 
-TWINS |= FIELD
+TWINS |= {**FIELD, "club-cascade": CLUBCascade}

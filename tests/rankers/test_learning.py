@@ -25,6 +25,7 @@ OWN = {
     "cascade-ucb-v": "cascade",
     "cascade-ucb1": "cascade",
     "cascade-woful": "cascade",
+    "club-cascade": "cascade",
     "dcm-klucb": "dependent",
     "epsilon-greedy": "document",
     "gl-cdcm": "dependent",

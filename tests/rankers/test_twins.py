@@ -28,6 +28,7 @@ LOOSE_AND_TIGHT = {
     "cascade-ucb-v": [{}, {"exploration": 0.2}, {"exploration": 0.0}],
     "cascade-woful": [{}, {"delta": 0.9, "width": 0.5}, {"width": 0.0}],
     "cascade-ucb1": [{}, {"exploration": 0.1}],
+    "club-cascade": [{}, {"beta": 0.3}, {"ridge": 0.5, "beta": 1.0}],
     "dcm-klucb": [{}, {"exploration": 0.0}],
     "epsilon-greedy": [{}, {"epsilon": 0.0}, {"epsilon": 1.0}],
     "gl-cdcm": [{}, {"link": "identity"}, {"width": 0.1}],
@@ -116,7 +117,7 @@ def test_toprank_meets_again():
 def test_same_slates(name, number):
     features, positions, model, options = setting(name, number)
     rounds = 200 if number % 4 else 600
-    if name in ("anchored", "pb-mhb", "ranked-zooming", "unirank"):
+    if name in ("anchored", "club-cascade", "pb-mhb", "ranked-zooming", "unirank"):
         rounds //= 3  # its twin takes long, and every branch is taken early
     if name in ("bubblerank", "rank1-elim", "rank1-elim-kl"):
         rounds *= 3

@@ -23,6 +23,7 @@ STREAMS = {
     "drift": rr.requests.Drift(SMALL, angle=100.0, every=50),
     "log": rr.requests.Log([np.eye(3), 0.5 * np.eye(3)[:2]], [[0.5, 0.4, 0.1], [0.2, 0.3]]),
     "visitors": rr.requests.Visitors(np.eye(5)[:, :2], [[1.0], [0.5]], np.linspace(0.1, 0.8, 10).reshape(2, 5), candidates=4),
+    "users": rr.requests.Users(items=30, dim=3, candidates=8, users=6, clusters=2),
     "segments": rr.requests.Clusters(items=60, clusters=4, candidates=10, dim=3, patience=(0.5, 1.5), named=True),
 }
 
@@ -40,9 +41,11 @@ def test_requests_draw_different_items_of_one_group(name):
         assert all(start <= row < start + world.size[group] or row == world.leader for row in rows)
         if world.leader >= 0:
             assert rows[0] == world.leader
+        if name == "users":
+            assert visitor == group
         if name == "log":
             assert group == number % 2
-        truth = np.atleast_2d(world.attraction)[visitor if name in ("context", "visitors") else 0][rows]
+        truth = np.atleast_2d(world.attraction)[visitor if name in ("context", "visitors", "users") else 0][rows]
         np.testing.assert_array_equal(present.truth[:count], truth)
         if name in ("context", "visitors"):
             x, c = world.features[rows], world.contexts[visitor]

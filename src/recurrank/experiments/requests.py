@@ -22,10 +22,10 @@ from recurrank.rankers.anchored import Anchored
 from recurrank.rankers.contextual import BASELINES, Told
 from recurrank.rankers.ranker import Ranker, registered
 from recurrank.rankers.request_ranker import RequestRanker
-from recurrank.requests import Churn, Clusters, Context, Drift, Leader, Orthogonal, Requests, Uniform, Zipf
+from recurrank.requests import Churn, Clusters, Context, Drift, Leader, Orthogonal, Requests, Uniform, Users, Zipf
 from recurrank.simulation.run import Run, simulate
 
-RANKERS = "anchored,told,naive-thompson,first-thompson,lints-pbmrank,request-cascade-lints,request-c3-ucb"
+RANKERS = "anchored,told,naive-thompson,first-thompson,lints-pbmrank,request-cascade-lints,request-c3-ucb,club-cascade"
 PATIENCE = (0.25, 1.75)
 
 
@@ -109,6 +109,7 @@ def known() -> dict[str, Environment]:
         _environment("context", Context(), "position"),
         _environment("churn", Churn(clusters), "position"),
         _environment("drift", Drift(clusters), "position", discount=0.9999),
+        _environment("users", Users(), "cascade"),
         _environment("wide", Clusters(items=2400, dim=16, candidates=50), "position"),
     ]
     return {environment.name: environment for environment in found}

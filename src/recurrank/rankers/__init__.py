@@ -23,6 +23,7 @@ from recurrank.rankers.cascade_ucb import CascadeKLUCB as CascadeKLUCB
 from recurrank.rankers.cascade_ucb import CascadeUCB1 as CascadeUCB1
 from recurrank.rankers.cascade_ucb_v import CascadeUCBV as CascadeUCBV
 from recurrank.rankers.cascade_woful import CascadeWOFUL as CascadeWOFUL
+from recurrank.rankers.club_cascade import CLUBCascade as CLUBCascade
 from recurrank.rankers.dcm_klucb import DCMKLUCB as DCMKLUCB
 from recurrank.rankers.gl_cdcm import GLCDCM as GLCDCM
 from recurrank.rankers.grab import GRAB as GRAB

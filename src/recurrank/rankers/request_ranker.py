@@ -108,7 +108,8 @@ class RequestRanker(Ranker):
             features: one row per candidate; ``slate.items`` are rows of it.
             candidates: ids of the catalogue (indices where it has no ids); or, with ``features``, what to call its rows.
             context: of the visitor, where the ranker was made with one.
-            segment: a name for requests that are looked at alike, such as the device; examination is learned apart for each.
+            segment: a name for requests that are learned about apart: the device, for example, by which ``anchored`` learns
+                examination; for ``club-cascade`` the user.
             exclude: candidates that must not be shown.
             pin: what must stand at which position, counted from 0.
             positions: how many positions to fill, at most the ranker's.
@@ -189,11 +190,13 @@ class RequestRanker(Ranker):
         return np.union1d(short, [stock.index[name] for name in pinned if name in stock.index]).astype(np.int64)
 
     def _answer(self, offered: Offered, allowed: Rules, segment: str | None, share: float, tell: bool) -> Answered:
-        self.index_of(segment)
+        asking = self.index_of(segment)
         account, slots, tells = self.state.account, allowed.slots, tell and self.tells
         before, choice = float(account[0]), Choice(slots)
         if len(slots):
             rows = offered.rows if allowed.all else offered.rows[allowed.rows]
+            self.make_room(len(rows))
+            self.state.work.asks[0] = asking
             choice = self._choose(offered.features, rows, slots, share, tells)
         shown, marginal = choice.chosen, choice.marginal
         if not allowed.all:
@@ -224,7 +227,6 @@ class RequestRanker(Ranker):
 
     def _choose(self, features: Floats, rows: Ints, slots: Ints, share: float, tell: bool) -> Choice:
         """Who stands at these positions, of candidates that are rows of the features; ``tell``: how probable was that?"""
-        self.make_room(len(rows))
         chosen = np.zeros(len(slots), np.int64)
         done, _ = type(self).compiled_choose(self.state, self.rng, features, rows, len(rows), slots, share, chosen)
         return Choice(chosen, done)

@@ -10,6 +10,7 @@ from recurrank.requests.streams import (
     Orthogonal,
     Requests,
     Uniform,
+    Users,
     Visitors,
     Zipf,
 )
@@ -25,6 +26,7 @@ __all__ = [
     "Orthogonal",
     "Requests",
     "Uniform",
+    "Users",
     "Visitors",
     "World",
     "Zipf",

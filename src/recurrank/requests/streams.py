@@ -47,7 +47,7 @@ class Requests:
 
 def _checked(stream_: object) -> None:
     """ValueError for values that are not counts, for every field of a dataclass that has one of these names."""
-    for name in ("items", "dim", "candidates", "clusters", "context", "visitors", "every"):
+    for name in ("items", "dim", "candidates", "clusters", "context", "visitors", "users", "every"):
         if name in vars(stream_):
             as_count(name, vars(stream_)[name])
     link = vars(stream_).get("link", "linear")
@@ -140,6 +140,39 @@ class Clusters(Requests):
             world.patience = np.linspace(*self.patience, 4)[kinds]
             world.segments = [f"patience {kind}" for kind in kinds] if self.named else None
         return world
+
+
+@dataclass(frozen=True)
+class Users(Requests):
+    """Users in hidden clusters: those of one have one taste, and requests name their user as their segment.
+
+    Args:
+        items: L.
+        dim: d.
+        candidates: n of a request, drawn alike from all items.
+        users: how many, each as likely to ask as the others.
+        clusters: how many tastes they have; user i has taste i modulo this.
+        seed: of everything.
+        link: how attraction depends on the features.
+
+    """
+
+    items: int = 1000
+    dim: int = 10
+    candidates: int = 40
+    users: int = 40
+    clusters: int = 4
+    seed: int = 0
+    link: str = "linear"
+
+    def world(self) -> World:
+        rng = stream(self.seed, "requests")
+        v, tastes = (_unit(rng.standard_normal((many, self.dim))) for many in (self.items, self.clusters))
+        names = [f"user {user}" for user in range(self.users)]
+        return World(
+            v, attractions(tastes @ v.T, self.link)[np.arange(self.users) % self.clusters], self.candidates,
+            np.zeros(self.users, np.int64), np.full(self.users, self.items), segments=names,
+        )  # fmt: skip
 
 
 @dataclass(frozen=True)

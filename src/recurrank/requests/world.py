@@ -25,7 +25,7 @@ class World:
 
     Attributes:
         features: of the items, one row each; joint features with a context are made by the request.
-        attraction: of the items (or, with contexts, one row per context).
+        attraction: of the items; or one row per context, where there are contexts; or one row per group.
         candidates: n, how many a request has.
         start: where each group begins.
         size: of each group.
@@ -69,7 +69,7 @@ class Drawn(NamedTuple):
     """A stream and its present request, as compiled code sees them."""
 
     features: Floats  # (L, d)
-    attraction: Floats  # (C or 1, L)
+    attraction: Floats  # (contexts, groups or 1, L)
     start: Ints
     size: Ints
     items: Ints  # (L,) shuffled within groups as requests are drawn
@@ -85,7 +85,7 @@ class Drawn(NamedTuple):
     truth: Floats  # (n,) their attraction
     every: Ints  # (n,) 0, 1, 2, ...
     slots: Ints  # (K,) 0, 1, 2, ...
-    about: Ints  # (4,) candidates, group, requests so far, context
+    about: Ints  # (4,) candidates, group, requests so far, context (group, where there are none)
 
 
 GROUP, COUNT, NUMBER, VISITOR = 1, 0, 2, 3
@@ -150,7 +150,7 @@ def draw(world: Drawn, rng: np.random.Generator) -> None:
                 world.stamp[item] = number
                 world.rows[i] = item
                 i += 1
-    visitor = int(rng.random() * world.contexts.shape[0]) if world.contexts.shape[0] > 0 else 0
+    visitor = int(rng.random() * world.contexts.shape[0]) if world.contexts.shape[0] > 0 else group
     for i in range(count):
         world.truth[i] = world.attraction[visitor if world.attraction.shape[0] > 1 else 0, world.rows[i]]
     if world.contexts.shape[0] > 0:

@@ -45,6 +45,7 @@ def play(
             for i in range(model.table.shape[0]):
                 for k in range(model.table.shape[1]):
                     model.table[i, k] = by_group[group, i, k]
+        state.work.asks[0] = segments[group]
         choose(state, rng, features, rows, count, world.slots[:size], 1.0, chosen)
         best(world.truth, count, size, ideal, state.work)
         examine(model, ideal[:size], chi)

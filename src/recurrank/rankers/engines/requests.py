@@ -19,6 +19,8 @@ from recurrank.rankers.ranker import Buffer
 
 LINEAR, LOGISTIC = 0, 1
 LINKS = ("linear", "logistic")
+BLOCK = 128
+"""Candidates whose features are laid out by column at a time."""
 EXPLOITED, SAMPLED, INSURED = 0, 1, 2
 """What a slate did: the best-known order; the order of a sample; one disputed item first, paid for from the account."""
 
@@ -52,14 +54,20 @@ class Work(NamedTuple):
     top: Floats  # (n + 1,) the highest scores
     kept: Ints  # (n + 1,) and whose they are
     shown: Shown  # a slate of catalogue items
+    asks: Ints  # (1,) the segment of the request that is being ranked
+    columns: Floats  # (d + 1, BLOCK) features of a block of candidates
+    image: Floats  # (P,)
 
     @staticmethod
     def of(candidates: int, positions: int, dim: int, size: int) -> Work:
         count, (order, rival, tried) = max(candidates, positions), np.zeros((3, positions), np.int64)
         shown = Shown(np.zeros((positions, dim)), np.ones(positions, np.bool_), 0, np.ones(positions))
         top, kept = np.zeros(count + 1), np.zeros(count + 1, np.int64)
-        every, row = np.arange(count), np.zeros(size)
-        return Work(np.zeros(count), np.zeros(count), order, rival, tried, row, every, top, kept, shown)
+        every, (row, image) = np.arange(count), np.zeros((2, size))
+        asks, columns = np.zeros(1, np.int64), np.zeros((dim + 1, BLOCK))
+        return Work(
+            np.zeros(count), np.zeros(count), order, rival, tried, row, every, top, kept, shown, asks, columns, image
+        )  # fmt: skip
 
 
 @inner
