@@ -28,6 +28,8 @@ NAMES = [
     "seeds",
     "logs",
     "rollout",
+    "brake",
+    "shadow",
     "retention",
     "servers",
     "experiment",

@@ -6,13 +6,17 @@ import numpy as np
 
 
 def mixture(excess, deviation, most, rates):
-    """The mixture of Howard et al. (2021), summed term by term; excess and deviation may be arrays."""
-    total = 0.0
-    for rate in rates:
+    """The mixture of Howard et al. (2021), summed term by term, the j-th (from 1) with a weight proportional to 1 / j.
+
+    Excess and deviation may be arrays.
+    """
+    total, weights = 0.0, 0.0
+    for j, rate in enumerate(rates, 1):
         lam = rate / most
         psi = (-np.log(1 - most * lam) - most * lam) / most**2
-        total = total + np.exp(lam * excess - psi * deviation)
-    return total / len(rates)
+        total = total + np.exp(lam * excess - psi * deviation) / j
+        weights += 1 / j
+    return total / weights
 
 
 def least_product(upper, lower, difference, most, rates, means):

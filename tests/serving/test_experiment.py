@@ -17,11 +17,11 @@ from recurrank.catalogue import Catalogue
 from recurrank.rankers.ranker import registered
 from recurrank.serving.asked import Asked
 from recurrank.serving.events import Kind, ShownRequest, names_in, pack_request, shown_in, slate_size, unpack_items
-from recurrank.serving.experiment import Experiment, RolloutSettings
+from recurrank.serving.experiment import Experiment, Rollout, RolloutSettings
 from recurrank.serving.fold import new_fold
 from recurrank.serving.http.gate import Limits
 from recurrank.serving.service import Service, Settings
-from recurrank.serving.spec import RankerSpec
+from recurrank.serving.spec import LoggedSpec, RankerSpec
 from recurrank.serving.store import open_store
 from recurrank.serving.store.base import Report
 from recurrank.serving.trial import NOTHING, Trial, attach, bare, trial_of
@@ -239,6 +239,54 @@ def test_the_brake_stops_a_worse_ranker_and_stays_until_it_is_released(tmp_path)
     assert kinds.count(Kind.ROLLOUT) == 2  # the stop and the release
     sound(service, "shop")
     service.close()
+
+
+def test_a_ramp_grows_by_events_and_every_slate_is_in_the_arm_of_its_share(tmp_path):
+    """As good as the baseline: 20 %, 40 %, and 50 %; each step is an event, with a comparison of its own."""
+    address = f"sqlite:///{tmp_path}/x.db"
+    service = quiet(address)
+    settings = RolloutSettings(mode="share", share=0.5, budget=0.2, margin=0.5)
+    service.create("shop", RankerSpec(positions=2, rollout=settings), CATALOGUE)
+    shares, n = [], 0
+    while n < 3_000 and service.experiment("shop")["share_now"] < 0.5:
+        now = service.experiment("shop")["share_now"]
+        if now not in shares:
+            shares.append(now)
+            assert service.experiment("shop")["baseline"]["slates"] == 0
+            service.close()
+            service = quiet(address)
+        for _ in range(20):
+            n += 1
+            assert answer(service, "shop", n, lambda arm: (0,)) == rr.rollout.arm_of(f"visitor-{n}", now, "shop")
+        service.step()
+        service.step()  # what the first has decided
+    seen = service.experiment("shop")
+    assert (shares, seen["share_now"], seen["budget"], seen["stopped"]) == ([0.2, 0.4], 0.5, 0.2, None)
+    turns = [event for event in service.store.events(0, 10**6) if event.kind == Kind.ROLLOUT]
+    assert [Rollout(settings).after([event]).step for event in turns] == [1, 2]
+    sound(service, "shop")
+    worse = lambda arm: (0,) if arm == "baseline" else ()  # noqa: E731
+    while service.experiment("shop")["stopped"] is None:
+        n += 1
+        answer(service, "shop", n, worse)
+        assert n < 3_500
+        service.step()
+    assert f"at alpha = {0.05 / 3:g}" in service.experiment("shop")["stopped"]
+    released = service.release("shop")
+    assert (released.share, released.step, released.next_share) == (0.2, 0, 0.4)  # from the beginning
+    sound(service, "shop")
+    service.close()
+
+
+def test_events_and_snapshots_without_a_ramp_are_as_they_were_before_there_were_ramps():
+    settings = RolloutSettings(mode="share", share=0.5)
+    assert "budget" not in msgspec.to_builtins(settings)
+    assert LoggedSpec.of(RankerSpec(positions=2, rollout=settings)).pack().count(b"budget") == 0
+    experiment = Experiment(2, settings)
+    experiment.apply(events_of(2, 3, "ranker", b"\x01"))
+    packed = experiment.pack()
+    assert packed[0][1:] == [None, 0, 0]
+    assert Experiment(2, RolloutSettings(mode="share", share=0.5, budget=0.1)).rollout.share == 0.1
 
 
 def test_servers_on_one_database_agree_on_the_mode_at_once(database):

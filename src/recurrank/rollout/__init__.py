@@ -3,6 +3,7 @@
 from recurrank.rollout.assignment import arm_of
 from recurrank.rollout.brake import Brake, slates_until_stopped
 from recurrank.rollout.interleaving import Interleaved, Preference, probabilistic, team_draft
+from recurrank.rollout.ramp import affordable, ramp
 from recurrank.rollout.sequence import Arm, ArmComparison
 
 __all__ = [
@@ -11,8 +12,10 @@ __all__ = [
     "Brake",
     "Interleaved",
     "Preference",
+    "affordable",
     "arm_of",
     "probabilistic",
+    "ramp",
     "slates_until_stopped",
     "team_draft",
 ]

@@ -11,7 +11,9 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from recurrank.rollout.sequence import RATES, Arm, ArmComparison, least_log_product
+import numpy as np
+
+from recurrank.rollout.sequence import RATES, WEIGHTS, ArmComparison, least_log_product
 
 
 @dataclass
@@ -53,8 +55,7 @@ class Brake:
 
     def p_value(self, both: ArmComparison) -> float:
         """Evidence that the ranker is worse by more than the margin; valid at all times."""
-        left = 1 - self.margin
-        enough = Arm(both.baseline.slates, left * both.baseline.clicks, left**2 * both.baseline.deviation)
+        enough = both.baseline.scaled(1 - self.margin)
         return min(1.0, math.exp(-max(0.0, least_log_product(enough, both.ranker, 0.0, both.most))))
 
     def release(self) -> None:
@@ -67,14 +68,18 @@ def slates_until_stopped(gap: float, variance: float, share: float, most: float,
 
     ``variance`` is that of a slate's clicks, ``share`` the ranker's share of the slates. The logarithm of the product of both
     arms grows by about ``gap^2 / (2 (variance / share + variance / (1 - share)))`` per slate, a little slower for clicks up
-    to ``most`` (Bernstein's form of psi_E), and has to reach ``log(1 / alpha)`` and what the two grids cost, at most ``2
-    log(len(RATES))``.
+    to ``most`` (Bernstein's form of psi_E), and has to reach ``log(1 / alpha)`` and what the two grids cost: the logarithms of
+    the weights of the rates that are best, ``gap`` over the variance of the difference and the arm's share.
 
     >>> round(slates_until_stopped(gap=0.15, variance=0.8, share=0.1, most=5))
-    12053
+    9819
     """
     if not (gap > 0 and variance >= 0 and 0 < share < 1):
         raise ValueError(f"gap, variance, share: {gap}, {variance}, {share}; they should be above 0, at least 0, and in (0, 1)")
-    needed = math.log(1 / alpha) + 2 * math.log(len(RATES))
     spread = variance / share + variance / (1 - share)
+    needed = math.log(1 / alpha)
+    for part in (share, 1 - share):
+        # the rate of the grid that is closest to lambda = gap / (spread part), in units of 1 / most
+        nearest = int(np.argmin(np.abs(np.log(RATES * spread * part) - math.log(most * gap)))) if spread else 0
+        needed -= math.log(WEIGHTS[nearest])
     return needed * (2 * spread + 2 * most * gap / min(share, 1 - share)) / gap**2

@@ -15,10 +15,10 @@ Statistics 49 (2021): the empirical-Bernstein supermartingale (Theorem 4) and di
 | ``V_t = sum (X_i - \hat X_i)^2`` | ``Arm.deviation`` | variance process |
 | ``S_t = sum (X_i - mu)`` | ``excess`` | what the arm's clicks exceed ``slates * mu`` by |
 | ``psi_E(x) = (-log(1 - c x) - c x) / c^2`` | ``PSI / c^2`` | log moment generating function of a centred exponential |
-| lambda | ``RATES / c`` | the grid that is mixed over |
+| lambda | ``RATES / c`` | the grid that is mixed over, with ``WEIGHTS`` |
 
 For each arm and each fixed ``lambda``, ``exp(lambda S_t - psi_E(lambda) V_t)`` is a supermartingale that starts at 1, and so is
-``m(S_t, V_t)``, its average over the grid. The *product* of the two arms' mixtures is a supermartingale as well, in whatever
+``m(S_t, V_t)``, its weighted average over the grid. The *product* of the arms' mixtures is a supermartingale, too, in whatever
 order slates come: only one factor changes at a time, and which one must be settled before the clicks of that slate. By Ville's
 inequality it ever exceeds ``1 / alpha`` with probability at most ``alpha``. The pairs of means for which it does not are a
 convex set, and the interval has the differences that occur in it. (The difference of two intervals, one per arm, would be up to
@@ -46,6 +46,9 @@ RATES: Floats = 0.75 * 2.0 ** -np.arange(14.0)
 """The grid of lambda, in units of 1 / most: good from the tenth slate to 10^9 squared deviations (in units of most^2)."""
 PSI: Floats = -np.log1p(-RATES) - RATES
 """psi_E of the grid, in units of 1 / most^2."""
+WEIGHTS: Floats = 1 / np.arange(1.0, 1 + len(RATES))
+"""Of the grid in the mixture. Large rates are for large differences, which are to be found soon: they have the most weight."""
+WEIGHTS /= WEIGHTS.sum()
 _STEPS = 200
 """Most steps of a search; each halves an interval or is one of Newton's, so that far fewer are taken."""
 
@@ -71,6 +74,10 @@ class Arm(NamedTuple):
         # \hat X_i: any function of the past within [0, most]; V_t adds (X_i - \hat X_i)^2
         predicted = self.mean
         return Arm(self.slates + 1, self.clicks + clicks, self.deviation + (clicks - predicted) ** 2)
+
+    def scaled(self, factor: float) -> Arm:
+        """The arm if every slate had ``factor`` times its clicks."""
+        return Arm(self.slates, factor * self.clicks, factor**2 * self.deviation)
 
 
 @dataclass
@@ -146,15 +153,15 @@ class ArmComparison:
 @hot
 def log_mixture(excess: float, deviation: float, most: float) -> tuple[float, float]:
     """The logarithm of m(S_t, V_t), which is convex and increasing in S_t, and its derivative by S_t."""
-    # m = sum_j w_j exp(lambda_j S_t - psi_E(lambda_j) V_t), w_j = 1 / len(RATES)
+    # m = sum_j w_j exp(lambda_j S_t - psi_E(lambda_j) V_t)
     largest, total, slope = -math.inf, 0.0, 0.0
     for j in range(len(RATES)):
         largest = max(largest, RATES[j] * (excess / most) - PSI[j] * (deviation / most**2))
     for j in range(len(RATES)):
-        term = math.exp(RATES[j] * (excess / most) - PSI[j] * (deviation / most**2) - largest)
+        term = WEIGHTS[j] * math.exp(RATES[j] * (excess / most) - PSI[j] * (deviation / most**2) - largest)
         total += term
         slope += term * RATES[j]
-    return largest + math.log(total / len(RATES)), slope / (total * most)
+    return largest + math.log(total), slope / (total * most)
 
 
 def least_log_product(upper: Arm, lower: Arm, difference: float, most: float) -> float:
@@ -163,11 +170,11 @@ def least_log_product(upper: Arm, lower: Arm, difference: float, most: float) ->
     It is large where ``upper`` has more clicks, and ``lower`` fewer, than any such pair explains.
     """
     one, other = (Arm(int(arm.slates), float(arm.clicks), float(arm.deviation)) for arm in (upper, lower))
-    return float(_least(one, other, float(difference), float(most)))
+    return float(least(one, other, float(difference), float(most)))
 
 
 @loop
-def _least(upper: Arm, lower: Arm, difference: float, most: float) -> float:
+def least(upper: Arm, lower: Arm, difference: float, most: float) -> float:
     # means are in [0, most]; the product is convex in mu, so that its slope has one change of sign
     low, high = max(0.0, -difference), min(most, most - difference)
     if not low < high:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import functools
 from typing import TYPE_CHECKING, Any
 
+from msgspec import UNSET
+
 from recurrank.rollout import Arm, ArmComparison, Brake
 from recurrank.serving.experiment import Experiment, Moment
 
@@ -33,6 +35,8 @@ def experiment_of(hosted: HostedRanker) -> dict[str, Any]:
         "name": hosted.stored.name,
         "mode": mode.settings.mode,
         "share": mode.settings.share,
+        "share_now": mode.share,
+        "budget": None if mode.settings.budget is UNSET else mode.settings.budget,
         "margin": mode.settings.margin,
         "alpha": mode.settings.alpha,
         "experiment": mode.settings.experiment or hosted.stored.name,
@@ -46,7 +50,7 @@ def experiment_of(hosted: HostedRanker) -> dict[str, Any]:
         "low": low,
         "high": high,
         "p_value": both.p_value() if compared else None,
-        "brake_p_value": Brake(mode.settings.margin, mode.settings.alpha).p_value(both) if compared else None,
+        "brake_p_value": Brake(mode.settings.margin, mode.alpha).p_value(both) if compared else None,
         "interleaved": interleaved,
         "history": [_moment(one, both) for one in moments],
     }

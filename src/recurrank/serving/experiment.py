@@ -9,7 +9,7 @@
 
 Modes change by ROLLOUT events. Like a change of items, such an event makes every slate stale that was drawn before it, on
 whichever server, so that each slate of the log was drawn in the mode that the log says. What is compared is a fold of the log;
-only the brake's decision is made once, by whoever learns, and written as an event with its reason.
+only the decisions of the brake and of the ramp are made once, by whoever learns, and written as events.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from typing import Annotated, Any, Literal, NamedTuple
 
 import msgspec
 import numpy as np
-from msgspec import Meta
+from msgspec import UNSET, Meta, UnsetType
 
-from recurrank.rollout import Arm, ArmComparison, Brake, Interleaved, Preference, arm_of
+from recurrank.rollout import Arm, ArmComparison, Brake, Interleaved, Preference, affordable, arm_of, ramp
 from recurrank.serving import trial
 from recurrank.serving.events import Event, Kind, shown_in
 
@@ -45,6 +45,18 @@ class RolloutSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     experiment: Annotated[
         str, Meta(max_length=200, description="another name divides the subjects anew; by default the ranker's")
     ] = ""
+    budget: (
+        Annotated[
+            float,
+            Meta(gt=0, le=1, description="the share grows as the ranker is shown to cost at most this share of the clicks"),
+        ]
+        | UnsetType
+    ) = UNSET  # not written where it was not given: logs of the time before it have none
+
+    @property
+    def shares(self) -> tuple[float, ...]:
+        """In mode ``share``, the shares of the ranker one after the other: the stated one, or those of a ramp."""
+        return (self.share,) if self.budget is UNSET else ramp(self.share, self.budget)
 
 
 class _Turn(msgspec.Struct, array_like=True):
@@ -52,19 +64,37 @@ class _Turn(msgspec.Struct, array_like=True):
 
     settings: RolloutSettings
     stopped: str | None = None
+    step: int = 0
 
 
 class Rollout(NamedTuple):
     """The mode of a ranker after the event ``seq``, the last that changed it.
 
     ``stopped`` is why the brake has stopped the ranker, None while it has not. ``since`` is the event that the present
-    comparison began with; a stop does not end it.
+    comparison began with; a stop does not end it. ``step`` is how often a ramp has grown.
     """
 
     settings: RolloutSettings = RolloutSettings()
     stopped: str | None = None
     seq: int = 0
     since: int = 0
+    step: int = 0
+
+    @property
+    def share(self) -> float:
+        """The share of the subjects that get the ranker now, in mode ``share``."""
+        return self.settings.shares[min(self.step, len(self.settings.shares) - 1)]
+
+    @property
+    def next_share(self) -> float | None:
+        """The share that a ramp comes to next; None where it does not grow any more."""
+        later = self.settings.shares[self.step + 1 :]
+        return later[0] if later and self.stopped is None and self.settings.mode == "share" else None
+
+    @property
+    def alpha(self) -> float:
+        """The part of alpha that this comparison has: a ramp has as many as it has steps."""
+        return self.settings.alpha / (len(self.settings.shares) if self.settings.mode == "share" else 1)
 
     @property
     def full(self) -> bool:
@@ -81,7 +111,7 @@ class Rollout(NamedTuple):
                 except msgspec.MsgspecError as error:
                     raise ValueError(f"event {event.seq}: it is not a mode of a ranker ({error})") from error
                 since = event.seq if turn.stopped is None else found.since
-                found = Rollout(turn.settings, turn.stopped, event.seq, since)
+                found = Rollout(turn.settings, turn.stopped, event.seq, since, turn.step)
         return found
 
     def arm(self, ranker: str, subject: str | None, slate: str) -> trial.Arm:
@@ -91,12 +121,12 @@ class Rollout(NamedTuple):
             return "baseline"
         if mode == "interleave":
             return "interleaved"
-        return arm_of(slate if subject is None else subject, self.settings.share, self.settings.experiment or ranker)
+        return arm_of(slate if subject is None else subject, self.share, self.settings.experiment or ranker)
 
 
-def turned(settings: RolloutSettings, stopped: str | None = None) -> bytes:
+def turned(settings: RolloutSettings, stopped: str | None = None, step: int = 0) -> bytes:
     """The payload of the event that sets this."""
-    return msgspec.msgpack.encode(_Turn(settings, stopped))
+    return msgspec.msgpack.encode(_Turn(settings, stopped, step))
 
 
 class Moment(NamedTuple):
@@ -130,7 +160,7 @@ class Experiment:
         self._begin()
 
     def _begin(self) -> None:
-        self.both = ArmComparison(float(self._positions), self.rollout.settings.alpha)
+        self.both = ArmComparison(float(self._positions), self.rollout.alpha)
         self.preference = Preference()
         self.moments: list[Moment] = []
         self._every = FIRST
@@ -177,7 +207,7 @@ class Experiment:
         if self.rollout.stopped is not None:
             return None
         if settings.mode == "share" and self.both.ranker.slates:
-            brake = Brake(settings.margin, settings.alpha)
+            brake = Brake(settings.margin, self.rollout.alpha)
             brake.look(self.both)
             return brake.stopped
         if settings.mode == "interleave" and self.preference.mean < 0 and self.preference.p_value() <= settings.alpha:
@@ -187,12 +217,20 @@ class Experiment:
             )
         return None
 
+    def may_grow(self) -> bool:
+        """Whether the ramp should come to its next share now."""
+        share, budget = self.rollout.next_share, self.rollout.settings.budget
+        if share is None or budget is UNSET or not (self.both.ranker.slates and self.both.baseline.slates):
+            return False
+        return affordable(self.both, share, budget) <= self.rollout.alpha
+
     def pack(self) -> list[Any]:
         """All of it for a snapshot; nothing where there was never anything but the ranker's own slates."""
         if self.rollout == Rollout(self._initial) and not self.slates:
             return []
         preference = [self.preference.sessions, self.preference.total, self.preference.capital.astype("<f8").tobytes()]
-        rollout = [msgspec.to_builtins(self.rollout.settings), *self.rollout[1:]]
+        since = self.rollout[1:] if self.rollout.step else self.rollout[1:-1]  # as before there were ramps
+        rollout = [msgspec.to_builtins(self.rollout.settings), *since]
         return [rollout, list(self.both.baseline), list(self.both.ranker), preference, self.moments, self._every]
 
     def unpack(self, packed: Sequence[Any]) -> None:

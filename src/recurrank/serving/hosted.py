@@ -156,13 +156,15 @@ class HostedRanker:
             if mode.seq > self._mode.seq:
                 self._mode, self._looked = mode, 0
 
-    def to_stop(self) -> str | None:
-        """Why the brake should stop the ranker now. It looks again when a hundredth more slates have been compared."""
+    def turn(self) -> Rollout | None:
+        """What the brake or a ramp makes of the mode now; they look again when a hundredth more slates have been compared."""
         experiment = self.fold.experiment
         if experiment.rollout.seq != self._mode.seq or experiment.slates < 1.01 * self._looked:
             return None  # the fold is behind, or has hardly anything new
         self._looked = experiment.slates + 1
-        return experiment.to_stop()
+        if (why := experiment.to_stop()) is not None:
+            return self._mode._replace(stopped=why)
+        return self._mode._replace(step=self._mode.step + 1) if experiment.may_grow() else None
 
     def serve(self, asked: Asked | None, slate: str) -> Drawn:
         """The slate of a request under this id, in the ranker's mode; ValueError for a request that will not do."""

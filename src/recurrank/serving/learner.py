@@ -240,12 +240,19 @@ class Learner:
                 self._expire(hosted, now)
 
     def _brake(self, hosted: HostedRanker) -> None:
-        """Go back to the baseline where the ranker is shown to be worse; if something else changed meanwhile, look again."""
-        why = hosted.to_stop()
-        if why is not None:
-            log.warning("the brake stops a ranker", ranker=hosted.stored.name, why=why)
-            stop = turned(hosted.mode.settings, why)
-            self._committer.submit([Change(hosted.stored.number, Kind.ROLLOUT, stop, hosted.changed)])
+        """Go back to the baseline where the ranker is shown to be worse, or on with a ramp where it is shown not to be.
+
+        If something else changed meanwhile, look again.
+        """
+        changed, mode = hosted.changed, hosted.turn()
+        if mode is None:
+            return
+        if mode.stopped is not None:
+            log.warning("the brake stops a ranker", ranker=hosted.stored.name, why=mode.stopped)
+        else:
+            log.info("a ranker gets a larger share", ranker=hosted.stored.name, share=mode.share)
+        turn = turned(mode.settings, mode.stopped, mode.step)
+        self._committer.submit([Change(hosted.stored.number, Kind.ROLLOUT, turn, changed)])
 
     def _expire(self, hosted: HostedRanker, now: float) -> None:
         over = hosted.over(now, EXPIRE)

@@ -12,6 +12,8 @@ let touched = false; // somebody is filling in the form
 
 const signed = (value) => (value === null ? "–" : `${value > 0 ? "+" : ""}${value.toFixed(4)}`);
 
+const percent = (part) => `${Number((100 * part).toPrecision(4))} %`;
+
 function arms(now) {
   const row = (title, arm) => el("tr", {},
     el("th", { scope: "row" }, title),
@@ -25,8 +27,9 @@ function brake(now) {
   const stopped = now.stopped !== null;
   byId("brake-stopped").hidden = !stopped;
   say(byId("brake-why"), stopped ? `The brake has gone back to the baseline: ${now.stopped}. It stays there until it is released.` : "");
+  const growing = now.share_now < now.share ? ` The ranker has ${percent(now.share_now)} of the subjects now; it gets more as it is shown to cost at most ${percent(now.budget)} of the clicks.` : "";
   say(byId("brake-armed"), stopped || now.mode !== "share" ? "" :
-    `The brake stops the ranker when it has more than ${100 * now.margin} % fewer clicks than the baseline, at alpha = ${now.alpha}.`);
+    `The brake stops the ranker when it has more than ${percent(now.margin)} fewer clicks than the baseline, at alpha = ${now.alpha}.${growing}`);
 }
 
 /** The interval of the difference over time; it holds at all of these times at once. */

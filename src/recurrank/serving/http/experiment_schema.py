@@ -17,6 +17,9 @@ class RolloutChange(Struct, forbid_unknown_fields=True):
     margin: Annotated[float, Meta(ge=0, lt=1, description="a share of the baseline's clicks")] | UnsetType = UNSET
     alpha: Annotated[float, Meta(gt=0, lt=1)] | UnsetType = UNSET
     experiment: Annotated[str, Meta(max_length=200, description="another one divides the subjects anew")] | UnsetType = UNSET
+    budget: Annotated[float, Meta(gt=0, le=1, description="a share of the baseline's clicks; 1 for no ramp")] | UnsetType = (
+        UNSET
+    )
 
 
 class ArmStatus(Struct):
@@ -52,12 +55,15 @@ class ExperimentStatus(Struct):
 
     ``low`` and ``high`` enclose the ranker's clicks per slate minus the baseline's, at all times with probability 1 - alpha.
     ``stopped`` is why the brake has gone back to the baseline; it stays there until it is released. ``version`` is the event
-    since which the mode holds, ``since`` the one that the comparison began with.
+    since which the mode holds, ``since`` the one that the comparison began with. ``share_now`` is below ``share`` while a ramp
+    (``budget``) grows; each of its steps begins a new comparison, with its part of alpha.
     """
 
     name: str
     mode: Mode
     share: float
+    share_now: float
+    budget: float | None
     margin: float
     alpha: float
     experiment: str

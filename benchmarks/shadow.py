@@ -1,0 +1,123 @@
+"""Shadow mode in 13 environments: what rankers learn from a baseline's own slates, and what that is worth after a release.
+
+Each ranker is made in a real service (a log, a learner) in shadow mode and gets 2,000 slates of a baseline with their clicks.
+The baseline shows the best items by attractions that it knows up to a factor between 1/2 and 2, always in the same order. Then
+the ranker is released: its regret over the next 20,000 rounds is compared with a cold start's, with the same users.
+
+A certificate is what a ranker with blocks of positions rests on: a block of m positions has the items that belong there. It is
+wrong if the best m of the block's items are not as good as the best order's items at these positions. It is looked at after the
+shadow and at the end. Rankers without blocks certify nothing.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from typing import Any, NamedTuple
+
+import numpy as np
+
+import recurrank as rr
+from benchmarks.brake import SPLITS, environments
+from benchmarks.measure import Figure, at_most
+from recurrank.catalogue import Catalogue
+from recurrank.rankers.ranker import registered
+from recurrank.serving.asked import Asked
+from recurrank.serving.experiment import RolloutSettings
+from recurrank.serving.fold import new_fold
+from recurrank.serving.service import Service
+from recurrank.serving.spec import RankerSpec
+from recurrank.serving.store import open_store
+from recurrank.serving.store.base import Report, Serve
+
+SHADOW, RELEASED, RUNS, TOGETHER = 2_000, 20_000, 5, 250
+RANKERS = ("anchored", "cascade-klucb", "cascade-linucb", "dcm-klucb", "linucb", "balanced", "recurrank", "toprank")
+
+
+class Outcome(NamedTuple):
+    """One run: regret after a release and of a cold start, and wrong certificates at any time."""
+
+    released: float
+    cold: float
+    wrong: int
+
+
+def run(rankers: tuple[str, ...] = RANKERS, runs: int = RUNS) -> list[Figure]:
+    """Each ranker in each environment."""
+    return [figure for name in rankers for figure in _figures(name, runs)]
+
+
+def _figures(name: str, runs: int) -> list[Figure]:
+    found = {}
+    for called, environment in environments().items():
+        found[called] = np.array([outcome(name, called, environment, run) for run in range(runs)])
+    lost = {called: _lost(table) for called, table in found.items()}
+    worst = max(lost, key=lambda called: lost[called][0])
+    ratios = {called: table[:, 0].sum() / max(table[:, 1].sum(), 1e-9) for called, table in found.items()}
+    kind = "learns" if registered()[name].learns_any_order else "does not learn"
+    detail = f"({kind}) median ratio {np.median(list(ratios.values())):.2f}; " + ", ".join(
+        f"{called} {ratio:.2f}" for called, ratio in ratios.items()
+    )
+    wrong = int(sum(table[:, 2].sum() for table in found.values()))
+    title = f"shadow, {name}: environments of {len(found)} where regret is above a cold start's by more than 2 standard errors"
+    worse = sum(mean > 2 * error + 1e-9 for mean, error in lost.values())
+    return [
+        at_most(title, worse, 0, "", f"{detail}; largest difference {lost[worst][0]:+,.0f} ({worst})"),
+        at_most(f"shadow, {name}: wrong certificates", wrong, 0, "", f"{len(found) * runs} runs"),
+    ]
+
+
+def _lost(table: Any) -> tuple[float, float]:
+    """The mean difference of regrets, released minus cold, and its standard error."""
+    difference = table[:, 0] - table[:, 1]
+    return float(difference.mean()), float(difference.std(ddof=1) / np.sqrt(len(difference))) if len(difference) > 1 else 0.0
+
+
+def outcome(name: str, called: str, environment: Any, run: int) -> Outcome:
+    """One ranker, one environment, one run."""
+    seed, rng = np.random.SeedSequence(run, spawn_key=(len(called),)), np.random.default_rng(run)
+    setting = environment.source.setting(run % SPLITS, seed, environment.positions)
+    model, positions = setting.model, environment.positions
+    catalogue = Catalogue(setting.features)
+    rollout = RolloutSettings(mode="shadow")
+    spec = RankerSpec(algorithm=name, positions=positions, rounds=RELEASED, seed=run, rollout=rollout)
+    ranker, cold = _shadowed(spec, catalogue, model, rng), new_fold(spec, catalogue).ranker
+    wrong = _wrong(ranker, model)
+    regrets = [rr.simulate(one, model, rounds=RELEASED, seed=run).regret[-1] for one in (ranker, cold)]
+    return Outcome(*regrets, wrong + _wrong(ranker, model))
+
+
+def _shadowed(spec: RankerSpec, catalogue: Catalogue, model: Any, rng: np.random.Generator) -> Any:
+    """The ranker after a shadow, as the service's learner has it."""
+    guess = model.attraction * 2.0 ** rng.uniform(-1, 1, len(model.attraction))
+    order = np.ascontiguousarray(np.argsort(-guess)[: spec.positions])
+    asked = Asked(baseline=[str(item) for item in order])
+    with tempfile.TemporaryDirectory() as folder:
+        service = Service(open_store(f"sqlite:///{folder}/log.db"), start=False)
+        service.create("shop", spec, catalogue)
+        hosted = service.hosted("shop")
+        for first in range(0, SHADOW, TOGETHER):
+            served, reports = [], []
+            for n in range(first, first + TOGETHER):
+                drawn = hosted.serve(asked, f"s{n}")
+                served.append(Serve(f"s{n}", hosted.stored.number, drawn.payload, drawn.stock))
+                reports.append(Report(f"s{n}", tuple(np.flatnonzero(model.sample(order, rng)).tolist()), True))
+            service.store.commit(served)
+            service.feedback(reports)
+            service.step()
+        while service.lag():
+            service.step()
+        ranker, learned = hosted.fold.ranker, hosted.fold.counts["learned"]
+        service.close()
+    if learned != SHADOW:
+        raise RuntimeError(f"{learned} of {SHADOW} slates were learned")
+    return ranker
+
+
+def _wrong(ranker: Any, model: Any) -> int:
+    """Blocks that do not have the best items of their positions."""
+    best = np.sort(model.attraction)[::-1]
+    wrong = 0
+    for block in getattr(ranker, "blocks", ()):
+        own = np.sort(model.attraction[block.items])[::-1][: block.width]
+        wrong += bool(np.any(own < best[block.first : block.first + block.width] - 1e-9))
+    return wrong
