@@ -343,6 +343,8 @@ def test_lists_of_every_kind(kind, tmp_path):
         ("time", ["2024-01-01T00:00:00", "soon"], "row 2, column 'time': 'soon' is not a time"),
         ("propensity", [[0.5, 0.5], [0.5, None]], "row 2, column 'propensity': a value is missing"),
         ("conditional", [[0.5, 0.5], [0.5, 1.5]], "row 2, column 'conditional': 1.5 lies outside"),
+        ("seen", [[1, 1], [1, 2]], "row 2, column 'seen': 2 is neither 0 nor 1"),
+        ("seen", [[1, 1], [1]], "row 2, column 'seen': 1 values for 2 items"),
     ],
 )
 def test_what_is_wrong_with_a_column(column, values, said, tmp_path):
@@ -382,3 +384,19 @@ def test_conditional_probabilities_come_along(tmp_path):
     import_log([as_lists(tmp_path / "log.parquet", **more)], tmp_path / "out.parquet")
     log = read(tmp_path / "out.parquet")
     np.testing.assert_array_equal(log.conditional, [[0.5, 1, 1], [0.25, 1, 1], [np.nan] * 3])
+
+
+def test_what_was_seen_comes_along_and_the_rest_is_not_fitted_to(tmp_path):
+    pages = {"query": ["q"] * 4, "items": [["a", "b", "c"]] * 4, "clicks": [[0, 0, 0], [0, 0, 1], [1, 0, 0], [0, 0, 0]]}
+    seen = [[True, True, False], [True, False, False], None, [False, False, True]]
+    pq.write_table(pa.table({**pages, "seen": seen}), tmp_path / "log.parquet")
+    import_log([tmp_path / "log.parquet"], tmp_path / "out.parquet")
+    log = read(tmp_path / "out.parquet")
+    np.testing.assert_array_equal(log.seen, [[1, 1, 0], [1, 0, 0], [1, 1, 1], [0, 0, 1]])
+    np.testing.assert_array_equal(log.take([0, 3]).seen, [[1, 1, 0], [0, 0, 1]])
+    cut = log.on_screen()
+    assert pages_of(cut) == [("q", ["a", "b"], [0, 0]), ("q", ["a"], [0]), ("q", ["a", "b", "c"], [1, 0, 0])]
+    assert cut.on_screen() is cut
+    bare = read(as_lists(tmp_path / "bare.parquet"))
+    assert bare.seen is None
+    assert bare.on_screen() is bare

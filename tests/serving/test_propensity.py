@@ -12,6 +12,7 @@ from scipy import stats
 from tests.serving.running import ITEMS
 
 import recurrank as rr
+from recurrank.logs.reading import read
 from recurrank.serving.audit import export
 from recurrank.serving.chances import Chances
 from recurrank.serving.events import pack_slates, slate_size, unpack_chances, unpack_items
@@ -133,3 +134,20 @@ def test_specifications_of_before_are_read_and_written_as_they_were():
     assert LoggedSpec.unpack(spec.pack()) == spec
     other = LoggedSpec.of(RankerSpec(positions=2, explore_uniform=0.5))
     assert LoggedSpec.unpack(other.pack()) == other
+
+
+@pytest.mark.parametrize("algorithm", ["balanced", "anchored"])
+def test_what_was_seen_is_exported_and_read_back(tmp_path, algorithm):
+    pytest.importorskip("pyarrow.parquet")
+    service = Service(open_store(f"sqlite:///{tmp_path}/log.db"), seed=0, start=False)
+    try:
+        service.create("films", RankerSpec(algorithm=algorithm, positions=3), CATALOGUE)
+        for n in range(3):
+            service.rank("films", f"s{n}")
+        service.feedback([Report("s0", (1,), True, (0, 1)), Report("s1", (0,), True), Report("s2", (), True, ())])
+        export(service.store, tmp_path / "log.parquet")
+    finally:
+        service.close()
+    log = read(tmp_path / "log.parquet")
+    np.testing.assert_array_equal(log.seen, [[True, True, False], [True] * 3, [False] * 3])
+    assert log.on_screen().lengths.tolist() == [2, 3]

@@ -9,6 +9,7 @@
 | ``propensity`` | list of numbers | optional: the probability of each item at its position when it was drawn |
 | ``joint`` | number | optional: the probability of the whole page |
 | ``conditional`` | list of numbers | optional: the probability of each item given those above it |
+| ``seen`` | list of booleans | optional: which positions were on the screen |
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ OTHER_NAMES = {
     "propensity": ("propensities",),
     "joint": (),
     "conditional": (),
+    "seen": (),
 }
 """Names under which other programs have these columns."""
 
@@ -38,6 +40,8 @@ MILLISECONDS = 1e11
 """A time above this is in milliseconds; as seconds it would be the year 5138."""
 LISTED = ("propensity", "conditional")
 """Columns with a probability per position."""
+MARKED = ("clicks", "seen")
+"""Columns with a 0 or 1 per position."""
 
 
 class Bad(ValueError):
@@ -80,6 +84,7 @@ def schema() -> Any:
             ("propensity", pa.list_(pa.float64())),
             ("joint", pa.float64()),
             ("conditional", pa.list_(pa.float64())),
+            ("seen", pa.list_(pa.bool_())),
         ]
     )
 
@@ -119,21 +124,16 @@ def _found(pa: Any, batch: Any) -> Iterator[tuple[int, str, str]]:
         if column in names and batch[column].null_count:
             for row in np.flatnonzero(batch[column].is_null().to_numpy(zero_copy_only=False)):
                 yield int(row), column, "missing; every page needs it"
-    sizes = {name: _sizes(batch[name]) for name in ("items", "clicks", *LISTED) if name in names}
+    sizes = {name: _sizes(batch[name]) for name in ("items", *MARKED, *LISTED) if name in names}
     for row in np.flatnonzero(sizes["items"] == 0):
         yield int(row), "items", "empty; a page shows at least one item"
-    for name in ("clicks", *LISTED):
+    for name in (*MARKED, *LISTED):
         if name in sizes:
             for row in np.flatnonzero((sizes[name] != sizes["items"]) & (sizes[name] >= 0) & (sizes["items"] >= 0)):
                 yield int(row), name, f"{sizes[name][row]} values for {sizes['items'][row]} items"
-    clicks, owner = _flat(batch["clicks"])
-    if clicks.null_count:
-        for place in np.flatnonzero(clicks.is_null().to_numpy(zero_copy_only=False)):
-            yield int(owner[place]), "clicks", "a value is missing"
-    if not pa.types.is_boolean(clicks.type):
-        numbers = as_numbers(clicks)
-        for place in np.flatnonzero((numbers != 0) & (numbers != 1)):
-            yield int(owner[place]), "clicks", f"{clicks[int(place)].as_py()!r} is neither 0 nor 1"
+    for name in MARKED:
+        if name in names:
+            yield from _marks(pa, batch, name)
     items, owner = _flat(batch["items"])
     if items.null_count:
         for place in np.flatnonzero(items.is_null().to_numpy(zero_copy_only=False)):
@@ -145,6 +145,17 @@ def _found(pa: Any, batch: Any) -> Iterator[tuple[int, str, str]]:
     if "time" in names:
         for row in np.flatnonzero((as_time(batch["time"]).is_null().to_numpy(zero_copy_only=False)) & _said(batch["time"])):
             yield int(row), "time", f"{batch['time'][int(row)].as_py()!r} is not a time; give ISO 8601, or seconds since 1970"
+
+
+def _marks(pa: Any, batch: Any, name: str) -> Iterator[tuple[int, str, str]]:
+    marks, owner = _flat(batch[name])
+    if marks.null_count:
+        for place in np.flatnonzero(marks.is_null().to_numpy(zero_copy_only=False)):
+            yield int(owner[place]), name, "a value is missing"
+    if not pa.types.is_boolean(marks.type):
+        numbers = as_numbers(marks)
+        for place in np.flatnonzero((numbers != 0) & (numbers != 1)):
+            yield int(owner[place]), name, f"{marks[int(place)].as_py()!r} is neither 0 nor 1"
 
 
 def _said(column: Any) -> Bools:
@@ -274,9 +285,10 @@ def _coded(column: Any) -> tuple[Codes, list[str]]:
 
 
 def _padded(column: Any, here: Bools) -> Floats:
-    """Probabilities by page and position, 1 where a page has no such position, NaN where the column has none."""
+    """Probabilities, or marks, by page and position, 1 where a page has no such position, NaN where the column has none."""
     pa = arrow()
-    values = pa.compute.list_flatten(column).cast(pa.float64()).to_numpy()
+    flat = pa.compute.list_flatten(column)
+    values = (flat.cast(pa.uint8()) if pa.types.is_boolean(flat.type) else flat).cast(pa.float64()).to_numpy()
     if not column.null_count:
         everywhere: Floats = _spread(values, here, 1.0)
         return everywhere
@@ -319,4 +331,6 @@ def sessions_of(table: Any) -> Sessions:
             optional[name] = _padded(table[name], here)
     if "joint" in names and not table["joint"].null_count:
         optional["joint"] = table["joint"].combine_chunks().cast(pa.float64()).to_numpy()
+    if "seen" in names and table["seen"].null_count < len(table):
+        optional["seen"] = _padded(table["seen"], here) != 0  # where nobody said what was seen, everything was
     return Sessions(query, items, clicks, query_ids, item_ids, **optional)

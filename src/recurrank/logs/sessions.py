@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from recurrank._arrays import Floats, Ints
+from recurrank._arrays import Bools, Floats, Ints
 from recurrank._compiled import apart
 from recurrank.seeds import stream
 
@@ -41,6 +41,7 @@ class Sessions:
         propensity: the probability that this item was shown at this position, where the log has it; shape (n, K).
         joint: the probability of the whole page, where the log has it; shape (n,).
         conditional: the probability of each item given those above it, NaN where it is not known; shape (n, K).
+        seen: which positions were on the screen, where the log has it; shape (n, K).
 
     """
 
@@ -53,6 +54,7 @@ class Sessions:
     propensity: Floats | None = None
     joint: Floats | None = None
     conditional: Floats | None = None
+    seen: Bools | None = None
 
     def __len__(self) -> int:
         return len(self.query)
@@ -79,7 +81,21 @@ class Sessions:
             propensity=None if self.propensity is None else self.propensity[rows],
             joint=None if self.joint is None else self.joint[rows],
             conditional=None if self.conditional is None else self.conditional[rows],
+            seen=None if self.seen is None else self.seen[rows],
         )
+
+    def on_screen(self) -> Sessions:
+        """Without what is below the first position that was neither seen nor clicked: it teaches nothing about clicks.
+
+        Pages of which nothing was seen are left out, and so are probabilities, which are those of whole pages.
+        """
+        if self.seen is None:
+            return self
+        looked = self.seen | (self.clicks > 0)
+        items = np.where(np.minimum.accumulate(looked, axis=1), self.items, np.int32(EMPTY))
+        clicks = np.where(items == EMPTY, 0, self.clicks).astype(self.clicks.dtype)
+        cut = replace(self, items=items, clicks=clicks, propensity=None, joint=None, conditional=None, seen=None)
+        return cut.take(looked[:, 0])
 
     def split(self, how: str = "time", share: float = 0.25, seed: int = 0) -> tuple[Sessions, Sessions]:
         """A part to fit to and a part to test on, which gets ``share`` of the pages.

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from recurrank.serving.events import CHANGES, Event, Kind, names_of, shown_in, unpack_chances, unpack_clicks
+from recurrank.serving.events import CHANGES, Event, Kind, names_of, shown_in, unpack_chances, unpack_clicks, unpack_seen
 from recurrank.serving.fold import Fold, digest_of, intact, new_fold, unpack_catalogue
 from recurrank.serving.history import History, load_fold
 from recurrank.serving.spec import LoggedSpec
@@ -108,6 +108,7 @@ def export(store: Store, path: Path, archive: str | None = None) -> int:
             ("arm", pa.string()),
             ("items", pa.list_(pa.string())),
             ("clicks", pa.list_(pa.bool_())),
+            ("seen", pa.list_(pa.bool_())),
             ("propensity", pa.list_(pa.float64())),
             ("joint", pa.float64()),
             ("conditional", pa.list_(pa.float64())),
@@ -143,6 +144,7 @@ def _row(event: Event, slate: str | None, stored: StoredRanker | None, ids: dict
         "arm": None,
         "items": None,
         "clicks": None,
+        "seen": None,
         "propensity": None,
         "joint": None,
         "conditional": None,
@@ -152,7 +154,9 @@ def _row(event: Event, slate: str | None, stored: StoredRanker | None, ids: dict
         row["items"] = names_of(event, stored.positions, ids[stored.number])
         row["subject"], row["arm"] = _trial(event.payload)
     if stored and event.kind in (Kind.LEARNED, Kind.REPORTED):
-        row["clicks"] = unpack_clicks(event.clicks, stored.positions)[: shown_in(event.payload, stored.positions)].tolist()
+        shown = shown_in(event.payload, stored.positions)
+        row["clicks"] = unpack_clicks(event.clicks, stored.positions)[:shown].tolist()
+        row["seen"] = unpack_seen(event.clicks, stored.positions, shown)
     return row
 
 

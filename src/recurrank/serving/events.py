@@ -182,6 +182,12 @@ def unpack_clicks(clicks: bytes, positions: int) -> Bools:
     return bits.astype(np.bool_)
 
 
+def unpack_seen(clicks: bytes, positions: int, shown: int) -> list[bool] | None:
+    """Which of the shown positions were on the screen; None where that was not reported."""
+    width = (positions + 7) // 8
+    return unpack_clicks(clicks[width:], positions)[:shown].tolist() if len(clicks) == 2 * width else None
+
+
 def joined(one: bytes, other: bytes) -> bytes:
     """Clicks, and what was seen, of two reports together."""
     if not one or not other:

@@ -222,7 +222,7 @@ def fit(
     """Fit click models to a log and say which explains it best.
 
     Args:
-        log: a file, or :class:`~recurrank.logs.sessions.Sessions`.
+        log: a file, or :class:`~recurrank.logs.sessions.Sessions`. Where it says what was on the screen, the rest is left out.
         models: which of pbm, cm, dcm, sdbn, dbn, ccm and ubm; names, or one text separated by commas.
         test: a log to test on. Without it, ``split`` makes one.
         split: "time" (the last pages; the default where the log has times), "random" (the default elsewhere), or "none":
@@ -246,10 +246,12 @@ def fit(
     given = read(log)
     if isinstance(given, Counts):
         return _fit_counts(given, names, test)
+    given = given.on_screen()
     if test is not None:
         trained, held, tested = given, read(test), "the test log"
         if isinstance(held, Counts):
             raise ValueError("test: the log has counts by position and no pages; give a log of pages")
+        held = held.on_screen()
     elif split == "none":
         trained, held, tested = given, given, "the log that it was fitted to"
     else:

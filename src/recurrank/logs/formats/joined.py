@@ -6,7 +6,7 @@ A file is read twice: first the clicks, which are few and are kept, then the pag
 |---|---|---|
 | UBI 1.3, JSON lines | a query: ``query_id``, ``user_query``, ``query_response_hit_ids``, ``timestamp`` | an event: ``query_id``, ``action_name``, ``event_attributes.object.object_id``, ``event_attributes.position.ordinal`` (from 1) |
 | Metarank, JSON lines | ``event: ranking`` with ``id``, ``items``, ``timestamp``, perhaps a field ``query`` | ``event: interaction`` with ``ranking``, ``item``, ``type: click`` |
-| our export, Parquet | ``kind: served`` with ``seq``, ``items``, perhaps ``propensity``, ``joint`` and ``conditional`` | ``kind: learned`` with ``served``, ``clicks`` |
+| our export, Parquet | ``kind: served`` with ``seq``, ``items``, perhaps ``propensity``, ``joint`` and ``conditional`` | ``kind: learned`` with ``served``, ``clicks``, perhaps ``seen`` |
 
 A slate of ours without an answer is not a page: nobody knows whether it was seen.
 """  # noqa: E501 (a table)
@@ -174,11 +174,12 @@ def events(path: Path) -> Iterator[Batch]:
     """Batches of answered slates from our service's export."""
     pa = arrow()
     file = pa.parquet.ParquetFile(path)
-    answers: dict[int, list[bool]] = {}
-    for batch in file.iter_batches(ROWS, columns=["kind", "served", "clicks"]):
+    answers: dict[int, tuple[list[bool], list[bool] | None]] = {}
+    answered = [name for name in ("kind", "served", "clicks", "seen") if name in file.schema_arrow.names]
+    for batch in file.iter_batches(ROWS, columns=answered):
         for row in batch.to_pylist():
             if row["kind"] == "learned" and row["served"] is not None and row["clicks"] is not None:
-                answers[row["served"]] = row["clicks"]
+                answers[row["served"]] = row["clicks"], row.get("seen")
     wanted = [
         name
         for name in ("seq", "at", "ranker", "kind", "items", "propensity", "joint", "conditional")
@@ -196,11 +197,12 @@ def events(path: Path) -> Iterator[Batch]:
                         {
                             "query": row["ranker"],
                             "items": row["items"],
-                            "clicks": answers[row["seq"]],
+                            "clicks": answers[row["seq"]][0],
                             "time": row["at"].isoformat(),
                             "propensity": row.get("propensity"),
                             "joint": row.get("joint"),
                             "conditional": row.get("conditional"),
+                            "seen": answers[row["seq"]][1],
                         },
                     )
 
