@@ -10,6 +10,7 @@ The archive is a folder, or any address that fsspec knows (``s3://bucket/folder`
 from __future__ import annotations
 
 import contextlib
+import functools
 import hashlib
 import heapq
 import json
@@ -326,7 +327,13 @@ class _Writer:
 
 def day_of(at: float) -> str:
     """The day of a time, in UTC."""
-    return datetime.fromtimestamp(at, UTC).date().isoformat()
+    return _named(at // 86_400)
+
+
+@functools.lru_cache(1000)
+def _named(day: float) -> str:
+    """A day by its number: the same again and again, and slow to write down."""
+    return datetime.fromtimestamp(day * 86_400, UTC).date().isoformat()
 
 
 def _sync_folder(folder: str) -> None:

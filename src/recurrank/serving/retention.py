@@ -3,34 +3,33 @@
     newest snapshots are pinned      so that they are there when they are compared
     a worker process verifies them   (retention_worker.py), and archives the events that they cover
     the floor is raised              one small transaction: from here on the log begins after it
+    the worker lists what may go     below the floor
     events and rows are removed      a few hundred at a time, with pauses in between
 
 Killed at any point, the next step finds what is left to do. The floor says which events may go; those that stay are said by the
-events themselves (:func:`stays`). Rows of slates whose ranker was deleted are removed here, too.
+events themselves (``retention_worker.stays``). Rows of slates whose ranker was deleted are removed here, too.
+
+Pauses are in proportion to the work, but end once a quarter as many events were written as have been removed: the log never
+grows faster than it shrinks, however busy the machine is.
 """
 
 from __future__ import annotations
 
-import contextlib
 import re
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable
 from typing import NamedTuple
 
-import msgspec
 import structlog
 
-from recurrank.serving import chain
 from recurrank.serving.changes import stocked_at
-from recurrank.serving.events import Kind
 from recurrank.serving.fold import unpack_catalogue
-from recurrank.serving.retention_worker import Order, Prepared
+from recurrank.serving.retention_process import Worker
+from recurrank.serving.retention_worker import Gone, Order, Prepared, Survey, surveyed
 from recurrank.serving.spec import LoggedSpec
 from recurrank.serving.store import Store, StoreError
-from recurrank.serving.store.base import Floor, Line, Pin
+from recurrank.serving.store.base import Floor, Pin
 
 log = structlog.get_logger("recurrank.service")
 
@@ -38,17 +37,24 @@ PERIOD = 5.0
 """Seconds between two looks for what may go."""
 
 TOGETHER = 256
-"""Events removed in one transaction."""
+"""Rows swept in one transaction."""
 
 SHARE = 0.2
-"""Share of the time that removing may take."""
+"""Share of the time that removing may take, while few events are written."""
+
+LOOK = 0.002
+"""Seconds between two looks at what was written meanwhile."""
+
+URGENT = 1.5
+"""How many times longer than asked the log is, from which on the worker gives up its low priority."""
+
+AGAIN = 0.1
+"""Share of the longest window after which events that stayed for their windows are looked at again."""
 
 DAY = 86_400.0
 
 LEAST = 1_000
 """Events that are kept at least."""
-
-COMMAND = (sys.executable, "-m", "recurrank.serving.retention_worker")
 
 _UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": DAY}
 
@@ -100,7 +106,7 @@ class Retention:
         store: Store,
         address: str | None = None,
         policy: Policy | None = None,
-        work: Callable[[Order], Prepared] | None = None,
+        work: Callable[[Order | Survey], Prepared | Gone] | None = None,
     ) -> None:
         if policy is not None and address is None:
             raise ValueError("retain: the store's address is needed")
@@ -112,8 +118,10 @@ class Retention:
         self.disk: tuple[int, int] | None = None
         self._cleared = -1  # the floor up to which everything is removed
         self._vain: tuple[int, dict[int, int]] | None = None  # the floor and the snapshots that the worker last had
-        self._process: subprocess.Popen[bytes] | None = None
+        self._worker = Worker()
         self._work = work or self._work_apart
+        self._urgent = False
+        self._surveyed = -float("inf")  # when everything below the floor was last looked at, by the monotonic clock
         self._thread: threading.Thread | None = None
 
     def start(self, learning: Callable[[], bool]) -> None:
@@ -136,11 +144,10 @@ class Retention:
     def stop(self) -> None:
         """End it, and the worker."""
         self.stopping.set()
-        process = self._process
-        if process is not None:
-            process.kill()
+        self._worker.stop()
         if self._thread is not None:
             self._thread.join(0.5)
+        self._worker.end()
 
     def step(self) -> int:
         """Remove what may go now; how many events."""
@@ -156,6 +163,7 @@ class Retention:
                 self._clear(floor)
         self.floor, self.looked = floor.seq, time.time()
         self._sweep()
+        self._worker.rest()
         return self.removed - before
 
     def measure(self) -> None:
@@ -175,6 +183,7 @@ class Retention:
         newest, (seconds, events, _) = self._store.newest(), self._policy
         if events is not None:
             target = newest - events
+            self._urgent = newest - floor.seq > URGENT * events
             return target if target - floor.seq >= max(1, events // 10) else floor.seq
         assert seconds is not None
         slot = DAY if seconds >= DAY else seconds / 10
@@ -206,6 +215,7 @@ class Retention:
         self._vain = (floor.seq, newest)
         self._store.pin({ranker: seq for ranker, seq in newest.items() if seq > verified.get(ranker, 0)}, Pin.CANDIDATE)
         prepared = self._work(Order(self._address, archive, target))
+        assert isinstance(prepared, Prepared)
         if prepared.fault is not None:
             self._fails(prepared.fault)
             return None
@@ -213,22 +223,8 @@ class Retention:
         self._store.raise_floor(raised, prepared.verified, self._items(floor.seq, raised.seq))
         return None if prepared.floor is None else raised
 
-    def _work_apart(self, order: Order) -> Prepared:
-        packed, answer = msgspec.msgpack.encode(order), b""
-        with subprocess.Popen(COMMAND, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
-            self._process = process
-            if self.stopping.is_set():
-                process.kill()
-            assert process.stdin is not None
-            assert process.stdout is not None
-            with contextlib.suppress(OSError):  # it was killed
-                process.stdin.write(len(packed).to_bytes(8, "little") + packed)
-                process.stdin.flush()  # and left open: it ends when this process does
-                answer = process.stdout.read()
-        self._process = None
-        if process.returncode != 0:
-            return Prepared(fault=f"the worker that verifies and archives ended with status {process.returncode}")
-        return msgspec.msgpack.decode(answer, type=Prepared)
+    def _work_apart(self, order: Order | Survey) -> Prepared | Gone:
+        return self._worker.ask(order, self._urgent)
 
     def _items(self, after: int, until: int) -> dict[int, bytes]:
         """The items at the new floor, of rankers whose items changed below it."""
@@ -243,25 +239,41 @@ class Retention:
 
     def _clear(self, floor: Floor) -> None:
         """Remove what is below the floor and need not stay."""
-        windows = {one.number: LoggedSpec.unpack(one.config).window_seconds for one in self._store.rankers()}
-        opened, after, nameless = set(floor.open_events()), 0, False
-        while (lines := self._store.lines(after, floor.seq, TOGETHER)) and not self.stopping.is_set():
-            now = time.time()
-            gone = [line for line in lines if not stays(line, opened, windows, now)]
-            served = [line for line in gone if line.kind == Kind.SERVED]
-            names = [chain.slate_of((line.link or b"")[chain.SIZE :]) for line in served]
-            nameless |= None in names
-            began = time.monotonic()
-            if gone:
-                slates = [(name, line.seq) for name, line in zip(names, served, strict=True) if name is not None]
-                self._store.remove([line.seq for line in gone], slates)
-                self.removed += len(gone)
-                self.stopping.wait((time.monotonic() - began) * (1 / SHARE - 1))
-            after = lines[-1].seq
+        longest = max((LoggedSpec.unpack(one.config).window_seconds for one in self._store.rankers()), default=0.0)
+        after, now = self._cleared, time.monotonic()
+        if after < 0 or now - self._surveyed > AGAIN * longest:
+            after, self._surveyed = 0, now
+        nameless = False
+        while after < floor.seq and not self.stopping.is_set():
+            gone = self._survey(after)
+            if gone.fault is not None:
+                self._fails(gone.fault)
+                return
+            for batch in gone.batches:
+                began = time.monotonic()
+                self._store.remove(batch.events, batch.slates)
+                self.removed += len(batch.events)
+                self._pause(time.monotonic() - began, len(batch.events))
+                if self.stopping.is_set():
+                    return
+            after, nameless = gone.last, nameless or gone.nameless
         if nameless:  # written by an older version
             self._store.ask_sweep()
         if not self.stopping.is_set():
             self._cleared = floor.seq
+
+    def _survey(self, after: int) -> Gone:
+        if self._address is None:
+            return surveyed(self._store, after)
+        gone = self._work(Survey(self._address, after))
+        assert isinstance(gone, Gone)
+        return gone
+
+    def _pause(self, seconds: float, events: int) -> None:
+        """After so many seconds of removing so many events."""
+        until, written = time.monotonic() + seconds * (1 / SHARE - 1), self._store.noted + events // 4
+        while time.monotonic() < until and self._store.noted < written and not self.stopping.wait(LOOK):
+            pass
 
     def _sweep(self) -> None:
         """Remove the rows of slates whose rankers or events are gone."""
@@ -274,14 +286,3 @@ class Retention:
                 return
             after = found
             self.stopping.wait((time.monotonic() - began) * (1 / SHARE - 1))
-
-
-def stays(line: Line, opened: set[int], windows: dict[int, float], now: float) -> bool:
-    """Whether an event below the floor stays in the log.
-
-    Those of rankers' lives do, they are few. The event that served a slate stays while the slate was open at the floor, since
-    what ended it is above; and while the slate's window has not passed, so that its id is known when a request is repeated.
-    """
-    if line.kind == Kind.SERVED:
-        return line.seq in opened or (line.ranker in windows and line.at + windows[line.ranker] > now)
-    return line.kind in (Kind.CREATED, Kind.DELETED)

@@ -3,31 +3,36 @@
 1. *Verify.* For every ranker the log is folded from its last verified snapshot up to a newer one, which has to have the same
    bytes. Only events that such a snapshot covers may go.
 2. *Archive.* These events, as far as they are old enough, are added to the archive as one step.
+3. *Survey.* Of the events below the floor, those that may be removed are listed.
 
-It is a process of its own, at a low priority, so that neither takes Python's lock from the requests. The server
-(``retention.py``) hands it an :class:`Order` and removes nothing before it has answered.
+It is a process of its own, at a low priority, so that none of this takes Python's lock from the requests: in the server, each
+row that is read may have to wait for it. The server (``retention.py``) asks it for one :class:`Order` or :class:`Survey` after
+the other and removes nothing before it has answered.
 """
 
 from __future__ import annotations
 
 import os
+import queue
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import closing
-from typing import Any
+from typing import IO, Any
 
 import msgspec
 
 from recurrank.plugins import load_inherited
 from recurrank.serving import chain
 from recurrank.serving.archive import Archive, day_of
+from recurrank.serving.checkpoint import split
 from recurrank.serving.events import CHANGES, Kind
 from recurrank.serving.fold import Fold, intact, unpack_catalogue
 from recurrank.serving.history import CHUNK, first_fold, load_fold
 from recurrank.serving.spec import LoggedSpec
 from recurrank.serving.store import Store, StoreError, open_store
-from recurrank.serving.store.base import Floor, Pin, StoredRanker
+from recurrank.serving.store.base import Floor, Line, Pin, StoredRanker
 
 TOGETHER = 64
 """Rankers that are folded in one pass over the log."""
@@ -36,7 +41,11 @@ LARGEST = 5_000_000
 """Events in one step."""
 
 
-class Order(msgspec.Struct, frozen=True):
+SURVEYED, BATCH = 50_000, 256
+"""Events looked at in one survey, and events that are removed in one transaction."""
+
+
+class Order(msgspec.Struct, frozen=True, tag=True):
     """Archive events up to ``until``; drop them where there is no archive."""
 
     store: str
@@ -49,6 +58,29 @@ class Prepared(msgspec.Struct, frozen=True):
 
     floor: Floor | None = None
     verified: dict[int, int] = {}
+    fault: str | None = None
+
+
+class Survey(msgspec.Struct, frozen=True, tag=True):
+    """List what may be removed after the event ``after``."""
+
+    store: str
+    after: int
+
+
+class Batch(msgspec.Struct, frozen=True):
+    """Events to remove in one transaction, and slates by their ids and the events that served them."""
+
+    events: list[int]
+    slates: list[tuple[str, int]]
+
+
+class Gone(msgspec.Struct, frozen=True):
+    """What may be removed up to the event ``last``; ``nameless``: of some slates the events do not say the ids."""
+
+    last: int = 0
+    batches: list[Batch] = []
+    nameless: bool = False
     fault: str | None = None
 
 
@@ -92,8 +124,22 @@ def _verified(store: Store, floor: Floor) -> dict[int, int]:
 def _replay(store: Store, floor: Floor, rankers: list[StoredRanker], start: dict[int, int], goal: dict[int, int]) -> None:
     """Fold the log for these rankers, from one snapshot to another; ValueError where the bytes differ."""
     folds = {stored.number: _begun(store, stored, start.get(stored.number)) for stored in rankers}
-    after, last = max(floor.seq, min(fold.seq for fold in folds.values())), max(goal.values())
-    while after < last and (events := store.events(after, CHUNK)):
+    together, alone = split({number: max(floor.seq, fold.seq) for number, fold in folds.items()})
+    for ranker in alone:
+        _fold(store, {ranker: folds[ranker]}, goal, max(floor.seq, folds[ranker].seq), ranker)
+    _fold(store, folds, goal, together)
+    for stored in rankers:
+        snapshot = store.snapshot(stored.number, goal[stored.number])
+        if snapshot is None:
+            raise ValueError(f"ranker {stored.name!r}: its snapshot after event {goal[stored.number]} is gone")
+        if not intact(stored.number, *snapshot) or folds[stored.number].save() != snapshot.state:
+            raise ValueError(f"ranker {stored.name!r}: the snapshot after event {snapshot.seq} is not what the log gives")
+
+
+def _fold(store: Store, folds: dict[int, Fold], goal: dict[int, int], after: int, alone: int | None = None) -> None:
+    """Fold the events of these rankers, each up to its goal; those already folded are skipped."""
+    last = max(goal[ranker] for ranker in folds)
+    while after < last and (events := store.events(after, CHUNK, alone)):
         by_ranker: dict[int, list[Any]] = {}
         for event in events:
             if event.ranker in folds and event.seq <= goal[event.ranker]:
@@ -101,12 +147,6 @@ def _replay(store: Store, floor: Floor, rankers: list[StoredRanker], start: dict
         for ranker, part in by_ranker.items():
             folds[ranker].apply(part)
         after = events[-1].seq
-    for stored in rankers:
-        snapshot = store.snapshot(stored.number, goal[stored.number])
-        if snapshot is None:
-            raise ValueError(f"ranker {stored.name!r}: its snapshot after event {goal[stored.number]} is gone")
-        if not intact(stored.number, *snapshot) or folds[stored.number].save() != snapshot.state:
-            raise ValueError(f"ranker {stored.name!r}: the snapshot after event {snapshot.seq} is not what the log gives")
 
 
 def _begun(store: Store, stored: StoredRanker, seq: int | None) -> Fold:
@@ -152,12 +192,9 @@ class _Step:
         self._living = {stored.number for stored in store.rankers()}
         self._verified = verified
         self.last, self.digest, self.changes = floor.seq, floor.digest, dict(floor.changes)
-        before = set(floor.open_events())
         self.open: dict[int, tuple[Any, ...]] = {}  # slates that are open after the last event: the events that served them
-        after = 0
-        while before and (found := store.raw(after, CHUNK)) and after < floor.seq:
-            self.open |= {row[0]: row for row in found if row[0] in before}
-            after = found[-1][0]
+        for seq in floor.open_events():
+            self.open |= {row[0]: row for row in store.raw(seq - 1, 1) if row[0] == seq}
 
     def events(self) -> Iterator[tuple[Any, ...]]:
         day: str | None = None
@@ -188,33 +225,74 @@ class _Step:
             self.digest = row[-1][: chain.SIZE]
 
 
-def answer(order: Order) -> Prepared:
-    """What becomes of an order."""
+def surveyed(store: Store, after: int) -> Gone:
+    """What may be removed among some events after one."""
+    floor, now = store.floor(), time.time()
+    windows = {one.number: LoggedSpec.unpack(one.config).window_seconds for one in store.rankers()}
+    lines, opened = store.lines(after, floor.seq, SURVEYED), set(floor.open_events())
+    gone = [line for line in lines if not stays(line, opened, windows, now)]
+    batches, nameless = [], False
+    for first in range(0, len(gone), BATCH):
+        part = gone[first : first + BATCH]
+        slates = [(chain.slate_of((line.link or b"")[chain.SIZE :]), line.seq) for line in part if line.kind == Kind.SERVED]
+        named = [(name, seq) for name, seq in slates if name is not None]
+        nameless |= len(named) < len(slates)
+        batches.append(Batch([line.seq for line in part], named))
+    return Gone(lines[-1].seq if len(lines) == SURVEYED else floor.seq, batches, nameless)
+
+
+def stays(line: Line, opened: set[int], windows: dict[int, float], now: float) -> bool:
+    """Whether an event below the floor stays in the log.
+
+    Those of rankers' lives do, they are few. The event that served a slate stays while the slate was open at the floor, since
+    what ended it is above; and while the slate's window has not passed, so that its id is known when a request is repeated.
+    """
+    if line.kind == Kind.SERVED:
+        return line.seq in opened or (line.ranker in windows and line.at + windows[line.ranker] > now)
+    return line.kind in (Kind.CREATED, Kind.DELETED)
+
+
+def answer(asked: Order | Survey) -> Prepared | Gone:
+    """What becomes of an order or a survey."""
     try:
-        with closing(open_store(order.store, read_only=True)) as store:
-            return prepare(store, order)
+        with closing(open_store(asked.store, read_only=True)) as store:
+            return prepare(store, asked) if isinstance(asked, Order) else surveyed(store, asked.after)
     except (ValueError, OSError, StoreError) as error:
-        return Prepared(fault=" ".join(str(error).split()))
+        fault = " ".join(str(error).split())
+        return Prepared(fault=fault) if isinstance(asked, Order) else Gone(fault=fault)
 
 
-def main() -> None:
-    """Read an order from standard input, answer on standard output; end when whoever gave the order does."""
-    os.nice(10)
+def main(politeness: int) -> None:
+    """Read orders from standard input, answer on standard output; end when whoever gives the orders does."""
+    os.nice(politeness)
     load_inherited()
-    given = sys.stdin.buffer
-    order = msgspec.msgpack.decode(given.read(int.from_bytes(given.read(8), "little")), type=Order)
-    threading.Thread(target=_end_with, args=(given.fileno(),), daemon=True).start()
-    sys.stdout.buffer.write(msgspec.msgpack.encode(answer(order)))
-    sys.stdout.buffer.flush()
-    os._exit(0)  # the other thread waits for input still
+    orders: queue.SimpleQueue[bytes] = queue.SimpleQueue()
+    threading.Thread(target=_listen, args=(orders,), daemon=True).start()
+    while True:
+        answered = answer(msgspec.msgpack.decode(orders.get(), type=Order | Survey))
+        write_message(sys.stdout.buffer, answered)
 
 
-def _end_with(pipe: int) -> None:
-    """End at once when the other side of a pipe is closed: two workers must not write to one archive."""
-    while os.read(pipe, 1):
-        pass
+def _listen(orders: queue.SimpleQueue[bytes]) -> None:
+    """Hand orders on; end at once when the other side is gone: two workers must not write to one archive."""
+    while message := read_message(sys.stdin.buffer):
+        orders.put(message)
     os._exit(1)
 
 
+def write_message(pipe: IO[bytes], message: Order | Survey | Prepared | Gone) -> None:
+    """A message and, before it, its length."""
+    packed = msgspec.msgpack.encode(message)
+    pipe.write(len(packed).to_bytes(8, "little") + packed)
+    pipe.flush()
+
+
+def read_message(pipe: IO[bytes]) -> bytes:
+    """The next message; nothing at the end."""
+    length = int.from_bytes(pipe.read(8), "little")
+    message = pipe.read(length)
+    return message if len(message) == length else b""
+
+
 if __name__ == "__main__":
-    main()
+    main(int(sys.argv[1]))

@@ -326,8 +326,10 @@ class Store(abc.ABC):
 
     @abc.abstractmethod
     def remove(self, events: list[int], slates: list[tuple[str, int]]) -> None:
-        """Remove events and slates' rows, durably. A slate is an id and the event that served it: another ranker may have taken
-        the id of a deleted one's slate since, and its row stays.
+        """Remove events and slates' rows, together; after a power cut they may be there again.
+
+        A slate is an id and the event that served it: another ranker may have taken the id of a deleted one's slate since, and
+        its row stays.
         """
 
     @abc.abstractmethod

@@ -188,6 +188,12 @@ class PostgresStore(SqlStore):
         with self._slow.use() as connection, connection.transaction(), connection.cursor() as t:
             yield t
 
+    @contextmanager
+    def lazy_transaction(self) -> Iterator[Any]:
+        with self.long_transaction() as t:
+            t.execute("SET LOCAL synchronous_commit = off")
+            yield t
+
     def append_alone(self, t: Any) -> None:
         _lock(t)
 

@@ -86,6 +86,10 @@ class SqlStore(Store):
         """A transaction for what may be large; it has to call :meth:`append_alone` before it appends."""
 
     @abc.abstractmethod
+    def lazy_transaction(self) -> AbstractContextManager[Any]:
+        """A transaction that may be undone by a power cut, until the next one of another kind is on disk."""
+
+    @abc.abstractmethod
     def append_alone(self, t: Any) -> None:
         """Be the only one who appends, until the transaction ends."""
 
@@ -245,7 +249,7 @@ class SqlStore(Store):
         return [Line(*row) for row in self.all(query, after, until, limit)]
 
     def remove(self, events: list[int], slates: list[tuple[str, int]]) -> None:
-        with self.long_transaction() as t:
+        with self.lazy_transaction() as t:
             if slates:  # an event serves one slate, so that it tells rows of equal ids apart
                 names, served = zip(*slates, strict=True)
                 which = f"slate IN ({_marks(names)}) AND served IN ({_marks(served)})"

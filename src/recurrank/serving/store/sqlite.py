@@ -91,6 +91,7 @@ class SqliteStore(SqlStore):
                 self._guard.close()
             raise StoreError(f"{self.path}: {error}") from error
         self._write_lock, self._read_lock = threading.Lock(), threading.Lock()
+        self._lazy = False  # whether commits are not waited for to be on disk
         self._living: dict[int, Living] | None = None  # known as long as every transaction went well
         self._head: Head | None = None  # as of the transaction under way
         self._newest: int | None = None  # the last event that is on disk
@@ -114,11 +115,14 @@ class SqliteStore(SqlStore):
         return connection
 
     @contextmanager
-    def transaction(self, wait: bool = True) -> Iterator[sqlite3.Connection]:
+    def transaction(self, wait: bool = True, lazy: bool = False) -> Iterator[sqlite3.Connection]:
         if not self._write_lock.acquire(blocking=wait):
             raise Locked("the store is being written")
         try:
             connection = self._writer
+            if lazy != self._lazy:
+                connection.execute(f"PRAGMA synchronous={'NORMAL' if lazy else 'FULL'}")
+                self._lazy = lazy
             self._begin(wait)
             yield connection
             connection.execute("COMMIT")
@@ -137,6 +141,9 @@ class SqliteStore(SqlStore):
 
     def long_transaction(self) -> AbstractContextManager[sqlite3.Connection]:
         return self.transaction()
+
+    def lazy_transaction(self) -> AbstractContextManager[sqlite3.Connection]:
+        return self.transaction(lazy=True)
 
     def append_alone(self, t: sqlite3.Connection) -> None:
         """Every transaction is alone."""
