@@ -1,16 +1,21 @@
 """Does a service stay as it is while old events leave its log: size of the store, memory, p99 of ``/rank``; and beside backups.
 
-``python -m benchmarks.retention SLATES RETAIN`` runs another size, such as 10000000 2000000 (a slate has two events).
+``python -m benchmarks.retention --slates 10000000 --retain 1000000`` runs another size and prints what was found on the way. A
+slate has two events. At the end all events, from the first one in the archive on, are folded into a new ranker, as if there had
+been no retention, and compared with the snapshots of the server, byte by byte.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
+import os
 import subprocess
 import sys
 import tempfile
 import threading
 import time
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -26,14 +31,28 @@ SLATES, RETAIN = 100_000, 20_000
 CONNECTIONS, TENTHS = 16, 10
 WINDOW = 5
 """Seconds: a slate's id is kept as long as its window lasts."""
+LOOK = 0.5
+"""Seconds between two looks at sizes."""
+
+
+class Sizes(NamedTuple):
+    """MB of the store, its WAL and the archive, of the memory of server and worker; events that are not archived."""
+
+    file: float
+    wal: float
+    archive: float
+    memory: float
+    worker: float
+    events: float
 
 
 class Tenth(NamedTuple):
-    """A part of the run: p99 of ``/rank`` in seconds, MB of the store and of the server's memory."""
+    """A part of the run: p50 and p99 of ``/rank`` in seconds, slates per second, and the largest sizes."""
 
+    p50: float
     p99: float
-    store: float
-    memory: float
+    a_second: float
+    sizes: Sizes
 
 
 def _server_id(folder: str) -> int:
@@ -44,48 +63,132 @@ def _server_id(folder: str) -> int:
     raise RuntimeError("there is no server")
 
 
+def _workers(process: int) -> list[int]:
+    """The server's own processes that verify and archive."""
+    found = []
+    for task in Path(f"/proc/{process}/task").glob("*/children"):
+        with suppress(OSError):
+            for child in task.read_text().split():
+                if b"retention_worker" in Path(f"/proc/{child}/cmdline").read_bytes():
+                    found.append(int(child))
+    return found
+
+
 def _memory(process: int) -> float:
-    lines = Path(f"/proc/{process}/status").read_text().splitlines()
-    return next(int(line.split()[1]) for line in lines if line.startswith("VmRSS")) / 1024
+    with suppress(OSError, StopIteration):
+        lines = Path(f"/proc/{process}/status").read_text().splitlines()
+        return next(int(line.split()[1]) for line in lines if line.startswith("VmRSS")) / 1024
+    return 0.0
 
 
-def _megabytes(folder: str) -> float:
-    return sum(path.stat().st_size for path in Path(folder).glob("log.db*")) / 1e6
+def _seconds(process: int) -> float:
+    """Of processor time, those of its processes that have ended included."""
+    fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+    return sum(int(one) for one in fields[11:15]) / os.sysconf("SC_CLK_TCK")
 
 
-def _part(port: int, folder: str, process: int, tenth: int, slates: int) -> Tenth:
-    each = slates // TENTHS // CONNECTIONS
-    names = [[f"{tenth}-{connection}-{i}" for i in range(each)] for connection in range(CONNECTIONS)]
-    ranks = [[["POST", "/v1/rankers/films/rank", json.dumps({"slate": name})] for name in line] for line in names]
-    found = load(port, CONNECTIONS, 0, ranks)
-    reports = [[["POST", "/v1/feedback", json.dumps([{"slate": name, "clicks": [1]}])] for name in line] for line in names]
-    load(port, CONNECTIONS, 0, reports)
-    return Tenth(found["p99"], _megabytes(folder), _memory(process))
+def _megabytes(path: Path) -> float:
+    with suppress(OSError):
+        return path.stat().st_size / 1e6
+    return 0.0
+
+
+class Watch:
+    """Looks at sizes in a thread; :meth:`largest` since it was last asked."""
+
+    def __init__(self, folder: str, process: int) -> None:
+        self._folder, self._process = Path(folder), process
+        self._store = open_store(f"sqlite:///{folder}/log.db", read_only=True)
+        self._seen: list[Sizes] = []
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._run)
+        self._thread.start()
+
+    def _look(self) -> Sizes:
+        archive = sum(map(_megabytes, (self._folder / "archive").rglob("*.parquet")))
+        worker = sum(map(_memory, _workers(self._process)))
+        events = self._store.head().seq - self._store.floor().seq
+        file, wal = self._folder / "log.db", self._folder / "log.db-wal"
+        return Sizes(_megabytes(file), _megabytes(wal), archive, _memory(self._process), worker, events)
+
+    def _run(self) -> None:
+        while not self._over.wait(LOOK):
+            self._seen.append(self._look())
+
+    def largest(self) -> Sizes:
+        seen, self._seen = self._seen or [self._look()], []
+        return Sizes(*(max(column) for column in zip(*seen, strict=True)))
+
+    def close(self) -> None:
+        self._over.set()
+        self._thread.join()
+        self._store.close()
+
+
+def _stream(port: int, watch: Watch, slates: int) -> list[Tenth]:
+    """The slates, a tenth at a time."""
+    command = [sys.executable, "-m", "benchmarks.stream", *map(str, (port, CONNECTIONS, slates, TENTHS))]
+    parts: list[Tenth] = []
+    print(
+        "tenth  p50 ms  p99 ms  slates/s | at most: store, WAL, archive, server, worker MB; events not archived",
+        file=sys.stderr,
+    )
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as visitors:
+        assert visitors.stdout is not None
+        for line in visitors.stdout:
+            found, sizes = json.loads(line), watch.largest()
+            assert found["refused"] == 0, found
+            parts.append(Tenth(found["p50"], found["p99"], found["a_second"], sizes))
+            row = f"{len(parts):5} {1000 * found['p50']:7.2f} {1000 * found['p99']:7.2f} {found['a_second']:9,.0f} |"
+            print(row, *(f"{size:9,.1f}" for size in sizes[:-1]), f"{sizes.events:12,.0f}", file=sys.stderr, flush=True)
+    assert (visitors.returncode, len(parts)) == (0, TENTHS)
+    return parts
 
 
 def bounded(slates: int = SLATES, retain: int = RETAIN) -> list[Figure]:
     """Store, memory and p99 over a run; the state, folded from the archive and the log, against the snapshots' bytes."""
+    began = time.perf_counter()
     with tempfile.TemporaryDirectory() as folder:
         with server(folder, "--retain", str(retain), "--archive", f"{folder}/archive") as port:
             put(port, "films", rr.synthetic(items=1_000, dim=5, seed=0).features, 10**7, f"&window_seconds={WINDOW}")
             process = _server_id(folder)
-            load(port, CONNECTIONS, 1.0, [[["POST", "/v1/rankers/films/rank", "{}"]]])
-            parts = []
-            for tenth in range(TENTHS):
-                parts.append(_part(port, folder, process, tenth, slates))
-                print(f"{tenth + 1} of {TENTHS}: {parts[-1]}", file=sys.stderr)
+            load(port, CONNECTIONS, 2.0, [[["POST", "/v1/rankers/films/rank", "{}"]]])
+            watch = Watch(folder, process)
+            try:
+                parts = _stream(port, watch, slates)
+            finally:
+                watch.close()
+            served = time.perf_counter() - began
             time.sleep(WINDOW + 10)  # what is old goes
-        store = open_store(f"sqlite:///{folder}/log.db")
-        left, events, floor = len(store.lines(0, 2**62, 2**62)), store.newest(), store.floor().seq
-        faults = verify(store).faults + [fault for one in store.rankers() for fault in replay(store, one).faults]
-        store.close()
+            took = _seconds(process)
+        began = time.perf_counter()
+        with closing(open_store(f"sqlite:///{folder}/log.db")) as store:
+            left, events, floor = len(store.lines(0, 2**62, 2**62)), store.newest(), store.floor().seq
+            faults = verify(store).faults
+            findings = [replay(store, one) for one in store.rankers()]
+            faults += [fault for one in findings for fault in one.faults]
+            compared = sum(one.snapshots for one in findings)
+    checked = time.perf_counter() - began
     first, last, half = parts[0], parts[-1], parts[TENTHS // 2]
-    kept = f"{events:,} events, {floor:,} archived, {left:,} in the log"
+    kept = f"{events:,} events, {floor:,} archived, {left:,} in the log after {WINDOW + 10} s of rest; asked {retain:,}"
+    spent = (
+        f"{served:,.0f} s for the slates, {checked:,.0f} s to verify and fold all; processor time of the server {took:,.0f} s"
+    )
+    sizes, middle = last.sizes, half.sizes
     return [
         at_most("p99 of /rank, last tenth over first", last.p99 / first.p99, 1.1, "times", f"{1000 * first.p99:.1f} ms first"),
-        at_most("size of the store, last tenth over the middle", last.store / half.store, 1.1, "times", f"{last.store:.0f} MB"),
-        at_most("memory of the server, last tenth over the middle", last.memory / half.memory, 1.1, "times", kept),
-        at_most("faults of log, archive, snapshots and replay", len(faults), 0, "", "; ".join(faults[:1])),
+        at_most(
+            "size of the store, last tenth over the middle",
+            (sizes.file + sizes.wal) / (middle.file + middle.wal),
+            1.1,
+            "times",
+            f"{sizes.file:.0f} MB and a WAL of {sizes.wal:.0f}, archive {sizes.archive:.0f}",
+        ),
+        at_most("memory of the server, last tenth over the middle", sizes.memory / middle.memory, 1.1, "times", kept),
+        at_most("events in the log under load over those asked", sizes.events / retain, 2.0, "times", spent),
+        at_most(
+            "faults of log, archive, snapshots and replay", len(faults), 0, "", "; ".join(faults[:1]) or f"{compared} snapshots"
+        ),
     ]
 
 
@@ -129,5 +232,9 @@ def run() -> list[Figure]:
 
 
 if __name__ == "__main__":
-    for figure in bounded(*(int(one) for one in sys.argv[1:3])):
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--slates", type=int, default=SLATES)
+    parser.add_argument("--retain", type=int, default=RETAIN, help="events that stay in the log")
+    given = parser.parse_args()
+    for figure in bounded(given.slates, given.retain):
         print(figure)

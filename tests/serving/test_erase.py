@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import json
+
+import httpx
+import msgspec
 import pyarrow.parquet as pq
 import pytest
+from tests.dashboard.running import Server
 from tests.serving.growing import Running
 
+from recurrank.logs.formats.ubi import write as write_ubi
 from recurrank.serving.asked import Asked
 from recurrank.serving.audit import export, replay
 from recurrank.serving.backup import backup
 from recurrank.serving.erase import erase
 from recurrank.serving.retention import Policy
 from recurrank.serving.store import open_store
-from recurrank.serving.store.base import Report
+from recurrank.serving.store.base import Report, Serve
+from recurrank.serving.trial import Trial, bare, trial_of
 from recurrank.serving.verify import verify
 
 WHO, OTHER = "visitor-of-many-pages", "somebody-else-entirely"
@@ -74,6 +81,89 @@ def test_a_subject_is_erased_and_nothing_else(erasing, tmp_path):
     running.service.close()
 
 
+def without_salt(service, subject: str, slate: str) -> Serve:
+    """A slate of a subject as it was written before there were salts."""
+    drawn, packed = service.hosted("films").draw(), msgspec.msgpack.encode(Trial(subject))
+    alone = bare(drawn.payload)
+    payload = alone[:3] + bytes((alone[3] ^ 0x40,)) + alone[4:] + packed + len(packed).to_bytes(4, "little")
+    assert trial_of(payload) == Trial(subject)
+    return Serve(slate, service.hosted("films").stored.number, payload, drawn.stock)
+
+
+def test_subjects_that_were_written_before_there_were_salts(address, tmp_path):
+    """The chain was made of them: what has taken their place is noted, and every other change of these events is still found."""
+    running = Running(address, Policy(events=1000, archive=f"{tmp_path}/archive"), window=1e6)
+    service = running.service
+    service.store.commit([without_salt(service, who, f"{who} {n}") for n in range(10) for who in (WHO, OTHER)])
+    service.feedback([Report(f"{WHO} {n}", (0,), True) for n in range(5)])  # the others are open at the floor
+    running.rounds(700)
+    running.states()
+    assert service.retention.step() > 0
+    service.store.commit([without_salt(service, WHO, "in the log alone")])
+    states = running.states()
+    service.close()
+    store = open_store(address)
+    assert verify(store).faults == []
+    done = erase(store, WHO)
+    assert done.archive == 10
+    assert done.log == 11
+    assert erase(store, WHO) == (0, 0, {})
+    assert verify(store).faults == []
+    assert all(replay(store, stored).faults == [] for stored in store.rankers())
+    [(seq, payload)] = [(row[0], row[5]) for row in store.raw(store.floor().seq, 10**6) if row[2] == 2 and trial_of(row[5]).arm == ""
+                        and row[0] in msgspec.msgpack.decode(store.noted_as("replaced"), type=dict[int, bytes])]  # fmt: skip
+    store.replace_slates({seq: payload[:-5] + bytes((payload[-5] ^ 1,)) + payload[-4:]})
+    assert any(f"event {seq}" in fault for fault in verify(store).faults)
+    store.replace_slates({seq: payload})
+    assert verify(store).faults == []
+    store.close()
+    names = [slate for slate in (f"{WHO} {n}" for n in range(10)) if slate.encode() in files(tmp_path)]
+    whole = files(tmp_path)
+    for slate in names:  # ids of slates are the caller's, and stay
+        whole = whole.replace(slate.encode(), b"")
+    assert WHO.encode() not in whole
+    running.start()
+    assert running.states() == states
+    running.service.close()
+
+
+def test_a_subject_is_on_no_page_and_in_no_export(tmp_path):
+    """As a visitor of the server sees it: all pages and answers about a ranker, and exports of both formats."""
+    address = f"sqlite:///{tmp_path}/log.db"
+    running = Running(address, None)
+    asked(running.service, 10)
+    running.states()
+    running.service.close()
+    store = open_store(address)
+    export(store, tmp_path / "export.parquet")
+    write_ubi(tmp_path / "export.parquet", tmp_path / "export.jsonl")
+    lines = [json.loads(line) for line in (tmp_path / "export.jsonl").read_text().splitlines()]
+    whose = [WHO, OTHER]
+    for number, line in enumerate(lines):  # as whoever joins them with other data adds it
+        line |= {"client_id": whose[number % 2], "event_attributes": {"object": {"user": [whose[number % 2]]}}}
+    (tmp_path / "export.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    exports = [tmp_path / "export.parquet", tmp_path / "export.jsonl"]
+    done = erase(store, WHO, exports=exports)
+    assert done.exports == {str(exports[0]): 15, str(exports[1]): (len(lines) + 1) // 2}
+    assert erase(store, WHO, exports=exports).exports == dict.fromkeys(map(str, exports), 0)
+    left = [json.loads(line) for line in (tmp_path / "export.jsonl").read_text().splitlines()]
+    assert left[1::2] == lines[1::2]
+    assert [line["query_id"] for line in left] == [line["query_id"] for line in lines]
+    store.close()
+    assert WHO.encode() not in files(tmp_path)
+    assert OTHER.encode() in files(tmp_path)
+    server = Server(address)
+    try:
+        with httpx.Client(base_url=server.url, timeout=60) as http:
+            paths = ["/", "/rankers/films", "/rankers/films/data", "/rankers/films/events", "/metrics", "/readyz"]
+            paths += ["/v1/rankers", "/v1/rankers/films", "/v1/rankers/films/experiment", "/v1/rankers/films/export"]
+            answers = {path: http.get(path) for path in paths}
+    finally:
+        server.stop()
+    assert sum(answer.status_code == 200 for answer in answers.values()) >= 6
+    assert not [path for path, answer in answers.items() if WHO in answer.text]
+
+
 def test_a_backup_is_a_store_too(tmp_path):
     running = Running(f"sqlite:///{tmp_path}/log.db", None)
     asked(running.service, 10)
@@ -94,5 +184,8 @@ def test_what_will_not_do(tmp_path):
         erase(store, "")
     with pytest.raises(ValueError, match="not an export"):
         erase(store, "x", exports=[tmp_path / "none.parquet"])
+    (tmp_path / "none.jsonl").write_text("subject\n")
+    with pytest.raises(ValueError, match="not an export"):
+        erase(store, "x", exports=[tmp_path / "none.jsonl"])
     assert erase(store, "x") == (0, 0, {})
     store.close()

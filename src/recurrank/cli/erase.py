@@ -16,7 +16,7 @@ from recurrank.cli.shared import json_option, print_json
 @store_option
 @archive_option
 @click.option(
-    "--export", "exports", multiple=True, type=click.Path(path_type=Path), help="A .parquet export, too; may be repeated."
+    "--export", "exports", multiple=True, type=click.Path(path_type=Path), help="A Parquet or UBI export, too; may be repeated."
 )
 @json_option
 def command(subject: str, store: str, archive: str | None, exports: tuple[Path, ...], as_json: bool) -> None:

@@ -89,6 +89,9 @@ def _check_head(database: sqlite3.Connection, path: Path) -> int:
     if last and seq >= first:
         before = last[1][-1][: chain.SIZE] if len(last) > 1 and seq > first else chain.START
         *fields, link = last[0]
-        if link[: chain.SIZE] != digest or chain.link(before, Event(*fields), link[chain.SIZE :]) != link:
+        note = database.execute("SELECT value FROM meta WHERE name = ?", (chain.REPLACED,)).fetchone()
+        if link[: chain.SIZE] != digest or not chain.follows(
+            before, Event(*fields), link, chain.unpack_notes(note and note[0])
+        ):
             raise ValueError(f"store: {path}: its last event was altered; see `recurrank log verify`")
     return int(seq)

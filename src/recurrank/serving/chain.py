@@ -13,12 +13,17 @@ from collections.abc import Iterable
 from hashlib import blake2b
 from typing import Any
 
+import msgspec
+
 from recurrank.serving.events import Event, Kind
 from recurrank.serving.trial import erased, has_trial
 
 SIZE = 16
 START = bytes(SIZE)
 """Before the first event that is chained."""
+
+REPLACED = "replaced"
+"""The store's note about events that were replaced since they were chained (``erase.py``)."""
 
 _FIELDS = struct.Struct("<16sqqqqdII")
 
@@ -29,6 +34,24 @@ def link(before: bytes, event: Event, beside: bytes = b"") -> bytes:
     payload = _lasting(kind, payload)
     fields = _FIELDS.pack(before, seq, ranker, kind, served, at, len(clicks), len(payload))
     return blake2b(b"".join((fields, clicks, payload, beside)), digest_size=SIZE).digest() + beside
+
+
+def follows(before: bytes, event: Event, mark: bytes, notes: dict[int, bytes]) -> bool:
+    """Whether an event has the link ``mark`` after the event with the digest ``before``.
+
+    ``notes`` are those of :func:`replaced`: of the events that were not written as they are now.
+    """
+    return link(before, event, mark[SIZE:]) == mark or (event.seq in notes and replaced(event, mark) == notes[event.seq])
+
+
+def replaced(event: Event, mark: bytes) -> bytes:
+    """What is noted about an event that has taken the place of the one that the link ``mark`` was made for."""
+    return link(mark[:SIZE], event, mark[SIZE:])[:SIZE]
+
+
+def unpack_notes(stored: bytes | None) -> dict[int, bytes]:
+    """Events that were replaced, and what :func:`replaced` says about them."""
+    return {} if stored is None else msgspec.msgpack.decode(stored, type=dict[int, bytes])
 
 
 def _lasting(kind: int, payload: bytes) -> bytes:

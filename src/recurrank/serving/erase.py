@@ -1,23 +1,31 @@
-"""Erasing a subject: it leaves log, archive and exports; what was learned stays, and the chain can still be followed."""
+"""Erasing a subject: it leaves log, archive and exports; what was learned stays, and the chain can still be followed.
+
+The chain is made of slates without their subjects (``trial.erased``). Versions before this one chained the subject itself: of
+such an event the store notes what has taken its place (``chain.replaced``), before it is replaced.
+"""
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import msgspec
+
+from recurrank.serving import chain
 from recurrank.serving.archive import Archive
-from recurrank.serving.events import Kind
+from recurrank.serving.events import Event, Kind
 from recurrank.serving.store.base import Store
-from recurrank.serving.trial import erased, has_trial, trial_of
+from recurrank.serving.trial import erased, forgotten, has_trial, trial_of
 
 CHUNK, TOGETHER = 10_000, 256
 """Events read at a time, and changed in one transaction."""
 
 
 class Erased(NamedTuple):
-    """Slates whose subject was erased: in the log and the archive; rows of each export."""
+    """Slates whose subject was erased: in the log and the archive; rows or lines of each export."""
 
     log: int
     archive: int
@@ -25,39 +33,84 @@ class Erased(NamedTuple):
 
 
 def erase(store: Store, subject: str, archive: str | None = None, exports: Sequence[Path] = ()) -> Erased:
-    """Erase a subject; how often it was found. Idempotent: killed in between, do it again."""
+    """Erase a subject; how often it was found. Idempotent: killed in between, do it again.
+
+    Exports are what ``recurrank log export`` wrote: Parquet, or JSON lines (UBI).
+    """
     if not subject:
         raise ValueError("subject: it is empty; give the one that was sent with rank requests")
     for path in exports:
-        if not path.is_file() or path.suffix != ".parquet":
-            raise ValueError(f"{path}: not an export; give .parquet files that `recurrank log export` wrote")
-    where = archive or store.floor().archive
-    archived = Archive(where).replace(lambda row: _without(row, subject)) if where else 0
-    logged = _erase_log(store, subject)
+        _check_export(path)
+    erasing, where = _Erasing(store, subject), archive or store.floor().archive
+    archived = Archive(where).replace(erasing.without) if where else 0
+    logged = erasing.log()
     return Erased(logged, archived, {str(path): _erase_export(path, subject) for path in exports})
 
 
-def _names(row: tuple[Any, ...], subject: str) -> bool:
-    return row[2] == Kind.SERVED and has_trial(row[5]) and trial_of(row[5]).subject == subject
+class _Erasing:
+    """Of one subject, from events."""
+
+    def __init__(self, store: Store, subject: str) -> None:
+        self._store, self._subject = store, subject
+        self._notes = chain.unpack_notes(store.noted_as(chain.REPLACED))
+
+    def without(self, row: tuple[Any, ...]) -> tuple[Any, ...]:
+        """An event as it is stored, without the subject."""
+        if row[2] != Kind.SERVED or not has_trial(row[5]) or trial_of(row[5]).subject != self._subject:
+            return row
+        payload = forgotten(row[5])
+        if payload != erased(row[5]) and row[-1] is not None:
+            self._notes[row[0]] = chain.replaced(Event._make((*row[:5], payload, row[6])), row[-1])
+            self._store.note(chain.REPLACED, msgspec.msgpack.encode(self._notes))
+        return (*row[:5], payload, *row[6:])
+
+    def log(self) -> int:
+        count = after = 0
+        while found := self._store.raw(after, CHUNK):
+            changed = [new for old in found if (new := self.without(old)) is not old]
+            for start in range(0, len(changed), TOGETHER):
+                part = {row[0]: row for row in changed[start : start + TOGETHER]}
+                self._store.replace_slates({seq: row[5] for seq, row in part.items()}, self._sealed(part))
+            count, after = count + len(changed), found[-1][0]
+        self._store.scrub()
+        return count
+
+    def _sealed(self, changed: dict[int, tuple[Any, ...]]) -> Any:
+        """The floor, where its seal is made of events that change; None where it stays as it is."""
+        floor = self._store.floor()
+        opened = floor.open_events() if floor.seq >= min(changed) else []
+        there = [changed.get(row[0], row) for seq in opened for row in self._store.raw(seq - 1, 1) if row[0] == seq]
+        before = chain.seal(row for seq in opened for row in self._store.raw(seq - 1, 1) if row[0] == seq)
+        seal = chain.seal(there)
+        return msgspec.structs.replace(floor, seal=seal) if opened and before == floor.seal != seal else None
 
 
-def _without(row: tuple[Any, ...], subject: str) -> tuple[Any, ...]:
-    return (*row[:5], erased(row[5]), *row[6:]) if _names(row, subject) else row
-
-
-def _erase_log(store: Store, subject: str) -> int:
-    count = after = 0
-    while found := store.raw(after, CHUNK):
-        payloads = {row[0]: erased(row[5]) for row in found if _names(row, subject)}
-        for start in range(0, len(payloads), TOGETHER):
-            store.replace_slates(dict(list(payloads.items())[start : start + TOGETHER]))
-        count, after = count + len(payloads), found[-1][0]
-    store.scrub()
-    return count
+def _check_export(path: Path) -> None:
+    """ValueError for what is not an export."""
+    if path.is_file() and path.suffix == ".parquet":
+        return
+    try:
+        with path.open(encoding="utf-8") as file:
+            first = json.loads(file.readline())
+    except (OSError, ValueError):
+        first = None
+    if not isinstance(first, dict):
+        raise ValueError(f"{path}: not an export; give Parquet files or JSON lines that `recurrank log export` wrote")
 
 
 def _erase_export(path: Path, subject: str) -> int:
-    """Rewrite an export without the subject, whole or not at all."""
+    """Rewrite an export without the subject, whole or not at all; in how many rows or lines it was."""
+    partial = path.with_name(path.name + ".partial")
+    try:
+        count = (_erase_table if path.suffix == ".parquet" else _erase_lines)(path, subject, partial)
+        if count:
+            os.replace(partial, path)
+    finally:
+        partial.unlink(missing_ok=True)
+    return count
+
+
+def _erase_table(path: Path, subject: str, partial: Path) -> int:
     import pyarrow as pa
     import pyarrow.compute as pc
     import pyarrow.parquet as pq
@@ -71,7 +124,26 @@ def _erase_export(path: Path, subject: str) -> int:
     if count:
         place = table.column_names.index("subject")
         without = pc.if_else(named, pa.scalar(None, column.type), column)
-        partial = path.with_name(path.name + ".partial")
         pq.write_table(table.set_column(place, "subject", without), partial)
-        os.replace(partial, path)
     return int(count)
+
+
+def _erase_lines(path: Path, subject: str, partial: Path) -> int:
+    """Whichever field it is in: UBI has it as ``client_id`` or ``user_id``, if whoever added to an export wrote it."""
+    count = 0
+    with path.open(encoding="utf-8") as source, partial.open("w", encoding="utf-8") as target:
+        for line in source:
+            record = json.loads(line) if line.strip() else None
+            without = _cleared(record, subject)
+            count += without != record
+            target.write(line if without == record else json.dumps(without, ensure_ascii=False) + "\n")
+    return count
+
+
+def _cleared(value: Any, subject: str) -> Any:
+    """The same with null for the subject."""
+    if isinstance(value, dict):
+        return {key: _cleared(one, subject) for key, one in value.items() if key != subject}
+    if isinstance(value, list):
+        return [_cleared(one, subject) for one in value]
+    return None if value == subject else value

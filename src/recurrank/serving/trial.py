@@ -106,6 +106,17 @@ def erased(payload: bytes) -> bytes:
     return attach(bare(payload), msgspec.structs.replace(trial, subject=None, salt=digest))
 
 
+def forgotten(payload: bytes) -> bytes:
+    """The same for good: a subject that was written without a salt, as versions before this one did, goes as well.
+
+    The chain was made of that one, so that whoever replaces it has to say so (``chain.replaced``).
+    """
+    trial = trial_of(payload)
+    if trial.subject is None or trial.salt is not None:
+        return erased(payload)
+    return attach(bare(payload), msgspec.structs.replace(trial, subject=None))
+
+
 def _end(payload: Any) -> int:
     """Where the slate ends."""
     end = len(payload) - 4 - int.from_bytes(payload[-4:], "little")

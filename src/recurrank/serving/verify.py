@@ -72,6 +72,10 @@ class _Log:
         self.first = self.head.first
         self.rankers = {row.number: row for row in read_or_tell(faults, "rankers", store.ranker_rows)}
         self.before = chain.START
+        notes = read_or_tell(
+            faults, "the note about replaced events", lambda: [chain.unpack_notes(store.noted_as(chain.REPLACED))]
+        )
+        self.replaced: dict[int, bytes] = notes[0] if notes else {}
         self.open: dict[
             int, tuple[int, bytes, bytes | None]
         ] = {}  # slates that have not ended: ranker, id's mark, clicks so far
@@ -159,7 +163,7 @@ class _Log:
         beside = mark[chain.SIZE :]
         if event.seq < self.first:
             self.faults(f"event {event.seq}: it is linked, though the log says that links begin with event {self.first}")
-        elif chain.link(self.before, event, beside) != mark:
+        elif not chain.follows(self.before, event, mark, self.replaced):
             self.faults(f"event {event.seq}: it was altered, or is not the one that followed event {event.seq - 1}")
         self.before = mark[: chain.SIZE]
         return beside

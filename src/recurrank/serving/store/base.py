@@ -349,8 +349,8 @@ class Store(abc.ABC):
         """There may be rows to sweep."""
 
     @abc.abstractmethod
-    def replace_slates(self, payloads: dict[int, bytes]) -> None:
-        """Replace the slates of SERVED events, durably."""
+    def replace_slates(self, payloads: dict[int, bytes], floor: Floor | None = None) -> None:
+        """Replace the slates of SERVED events, and the floor where that says something about them, durably."""
 
     @abc.abstractmethod
     def scrub(self) -> None:

@@ -257,10 +257,12 @@ class SqlStore(Store):
             if events:
                 self.run(t, f"DELETE FROM @events WHERE seq IN ({_marks(events)})", *events)
 
-    def replace_slates(self, payloads: dict[int, bytes]) -> None:
+    def replace_slates(self, payloads: dict[int, bytes], floor: Floor | None = None) -> None:
         with self.long_transaction() as t:
             for seq, payload in payloads.items():
                 self.run(t, "UPDATE @events SET payload = ? WHERE seq = ?", payload, seq)
+            if floor is not None:
+                self._note(t, FLOOR, msgspec.msgpack.encode(floor))
 
     def to_sweep(self) -> bytes | None:
         return self.noted_as(SWEEP)
