@@ -340,3 +340,16 @@ def test_compiling_leaves_the_garbage_collector_as_it_was():
             assert gc.isenabled() == collecting
         finally:
             gc.enable()
+
+
+def test_generators_are_not_kept():
+    """Loops do not count references: a server that draws with ever new generators would keep them all."""
+    features = np.random.default_rng(0).standard_normal((20, 3))
+    ranker = rr.rankers.make("recurrank", features=features, positions=2, rounds=1000, seed=0)
+
+    def references() -> int:
+        for _ in range(10):
+            ranker.rank()
+        return sys.getrefcount(ranker.rng)
+
+    assert references() == references()

@@ -35,6 +35,7 @@ from numba.core.bytecode import FunctionIdentity
 from numba.core.dispatcher import Dispatcher
 from numba.core.registry import CPUDispatcher
 
+from recurrank._generators import register
 from recurrank._linking import PartCompiler, PartsCache, WholeCompiler
 
 _IN_PLACE: Any = {"forceinline": True, "_nrt": False}
@@ -43,7 +44,9 @@ _LOOP: Any = {**_IN_PLACE, "no_cfunc_wrapper": True, "pipeline_class": WholeComp
 PART: Any = {**_IN_PLACE, **_NO_WAY_IN}
 """numba's options for what is inlined into compiled code, and called from nowhere else."""
 
-_FORM = "6"
+register()
+
+_FORM = "7"
 """numba's options for what is cached on disk."""
 
 F = TypeVar("F", bound=Callable[..., Any])

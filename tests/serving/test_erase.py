@@ -12,6 +12,7 @@ from tests.dashboard.running import Server
 from tests.serving.growing import Running
 
 from recurrank.logs.formats.ubi import write as write_ubi
+from recurrank.serving import chain
 from recurrank.serving.asked import Asked
 from recurrank.serving.audit import export, replay
 from recurrank.serving.backup import backup
@@ -91,7 +92,7 @@ def without_salt(service, subject: str, slate: str) -> Serve:
 
 
 def test_subjects_that_were_written_before_there_were_salts(address, tmp_path):
-    """The chain was made of them: what has taken their place is noted, and every other change of these events is still found."""
+    """The chain was made of them: what has taken their place is noted, and other changes of these events are still found."""
     running = Running(address, Policy(events=1000, archive=f"{tmp_path}/archive"), window=1e6)
     service = running.service
     service.store.commit([without_salt(service, who, f"{who} {n}") for n in range(10) for who in (WHO, OTHER)])
@@ -110,8 +111,8 @@ def test_subjects_that_were_written_before_there_were_salts(address, tmp_path):
     assert erase(store, WHO) == (0, 0, {})
     assert verify(store).faults == []
     assert all(replay(store, stored).faults == [] for stored in store.rankers())
-    [(seq, payload)] = [(row[0], row[5]) for row in store.raw(store.floor().seq, 10**6) if row[2] == 2 and trial_of(row[5]).arm == ""
-                        and row[0] in msgspec.msgpack.decode(store.noted_as("replaced"), type=dict[int, bytes])]  # fmt: skip
+    noted = chain.unpack_notes(store.noted_as(chain.REPLACED))
+    [(seq, payload)] = [(row[0], row[5]) for row in store.raw(store.floor().seq, 10**6) if row[0] in noted]
     store.replace_slates({seq: payload[:-5] + bytes((payload[-5] ^ 1,)) + payload[-4:]})
     assert any(f"event {seq}" in fault for fault in verify(store).faults)
     store.replace_slates({seq: payload})
