@@ -93,6 +93,9 @@ PROMISES: dict[str, list[str]] = {
         "    server.wait(20)\n",
     ],
     "postgres": ["import psycopg, recurrank; from recurrank.serving.store import postgres"],
+    "otel": [
+        "from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter; OTLPSpanExporter().shutdown()"
+    ],
     "client": [
         "import http.server, json, threading\n"
         "import recurrank as rr\n"

@@ -7,6 +7,8 @@ import shutil
 import subprocess
 import sys
 import time
+from collections import Counter
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
@@ -18,10 +20,12 @@ from recurrank.serving.archive import Archive
 from recurrank.serving.audit import export, replay
 from recurrank.serving.backup import backup
 from recurrank.serving.restore import restore
-from recurrank.serving.store import open_store
+from recurrank.serving.store import Store, open_store
 from recurrank.serving.verify import verify
 
-KILLS, SOAK_KILLS = 4, 50
+KILLS, MIGRATIONS = 4, 3
+SOAK_KILLS, SOAK_MIGRATIONS = 50, 50
+"""With --soak, which takes about three minutes on a quiet machine."""
 STORES = Path(__file__).parent / "stores"
 SERVERS = """
 import os, sys, tempfile, threading, time
@@ -85,14 +89,33 @@ with tempfile.TemporaryDirectory() as folder:
 """
 
 
+def interrupted(folder: Path, store: Store) -> Iterator[str]:
+    """What a server was doing when it was killed, as far as it can be told from what it left."""
+    floor, last = store.floor(), Archive(f"{folder}/archive").manifest().last
+    if any(folder.glob("archive/.writing-*")):
+        yield "writing the archive"
+    if last > floor.seq:
+        yield "between the archive and the floor"
+    if len(store.lines(0, floor.seq, 10**6)) > len(floor.open_events()) + 100:
+        yield "removing events"
+    if any(folder.glob("copy.db*")):
+        yield "copying the store"
+
+
 def test_killed_while_old_events_go_and_the_store_is_copied(tmp_path, soaking):
     address = f"sqlite:///{tmp_path}/x.db"
     acknowledged = []
+    while_doing: Counter[str] = Counter()
+    kills, least, most = (SOAK_KILLS, 200, 1000) if soaking else (KILLS, 800, 2500)
     with forking(SERVERS) as servers:
-        for round_ in range(SOAK_KILLS if soaking else KILLS):
-            acknowledged += crashed(servers, address, round_, 800, 2500)
+        for round_ in range(kills):
+            acknowledged += crashed(servers, address, round_, least, most)
             with closing(open_store(address)) as store:
+                while_doing.update(interrupted(tmp_path, store))
                 assert verify(store).faults == []
+    print(f"{kills} kills; what they interrupted: {dict(while_doing)}")
+    if soaking:
+        assert len(while_doing) >= 3
     with closing(open_store(address)) as store:
         floor = store.floor().seq
         assert floor > 0, "nothing has left the log"
@@ -123,7 +146,7 @@ def test_killed_while_a_store_is_brought_up_to_date(tmp_path, soaking):
     original.write_bytes(lzma.decompress((STORES / "0.1.0.db.xz").read_bytes()))
     code = "import sys; from recurrank.serving.store import open_store; print(flush=True); open_store(sys.argv[1]).close()"
     rng = np.random.default_rng(0)
-    for _ in range(20 if soaking else 3):
+    for _ in range(SOAK_MIGRATIONS if soaking else MIGRATIONS):
         path = tmp_path / "log.db"
         for old in tmp_path.glob("log.db*"):
             old.unlink()

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple, cast
 
 from recurrank.serving.store import Store, StoreError
 from recurrank.serving.store.base import Locked, Operation
+from recurrank.serving.traces import span
 
 LARGEST = 2_000
 """Operations in one transaction."""
@@ -195,7 +196,9 @@ class Committer:
         answers: list[Any]
         began = time.monotonic()
         try:
-            outcomes = iter(self._store.commit([operation for job in group for operation in job.operations], wait))
+            operations = [operation for job in group for operation in job.operations]
+            with span("commit", operations=len(operations)):
+                outcomes = iter(self._store.commit(operations, wait))
             answers = [[next(outcomes) for _ in job.operations] for job in group]
             self.failed, self.wrote = None, time.monotonic()
         except Locked:

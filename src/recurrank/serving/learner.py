@@ -23,6 +23,7 @@ from recurrank.serving.hosted import HostedRanker, Settings
 from recurrank.serving.registry import Registry
 from recurrank.serving.store import Store, StoreError
 from recurrank.serving.store.base import Change, Expire
+from recurrank.serving.traces import span
 
 log = structlog.get_logger("recurrank.service")
 
@@ -108,7 +109,8 @@ class Learner:
             folded = 0
             while events := self._store.events(self.seq, CHUNK):
                 self._store.noted = max(self._store.noted, events[-1].seq)
-                self._fold(events)
+                with span("learn", events=len(events)):
+                    self._fold(events)
                 if self.stopping.is_set():  # perhaps in the middle of them: those that are folded are skipped next time
                     return folded
                 self.seq = events[-1].seq
@@ -264,10 +266,11 @@ class Learner:
 
     def _keep(self, hosted: HostedRanker, now: float) -> None:
         began = time.monotonic()
-        snapshot = hosted.snapshot()
-        if (stock := hosted.worth_keeping()) is not None:
-            self._store.keep_items(hosted.stored.number, stock)
-        self._store.keep(hosted.stored.number, snapshot)
+        with span("snapshot", ranker=hosted.stored.name):
+            snapshot = hosted.snapshot()
+            if (stock := hosted.worth_keeping()) is not None:
+                self._store.keep_items(hosted.stored.number, stock)
+            self._store.keep(hosted.stored.number, snapshot)
         hosted.kept, hosted.tried = (snapshot.seq, now), snapshot.seq
         self._effort = time.monotonic() - began
         hosted.covered = snapshot.seq if hosted.stored.name in self._registry.broken else max(snapshot.seq, self.seq)

@@ -30,6 +30,7 @@ from recurrank.serving.retention_worker import Gone, Order, Prepared, Survey, su
 from recurrank.serving.spec import LoggedSpec
 from recurrank.serving.store import Store, StoreError
 from recurrank.serving.store.base import Floor, Pin
+from recurrank.serving.traces import span
 
 log = structlog.get_logger("recurrank.service")
 
@@ -160,7 +161,8 @@ class Retention:
                 if raised is None:
                     break
                 floor = raised
-                self._clear(floor)
+                with span("retention: remove", until=floor.seq):
+                    self._clear(floor)
         self.floor, self.looked = floor.seq, time.time()
         self._sweep()
         self._worker.rest()
@@ -214,7 +216,8 @@ class Retention:
             return None  # the same again would come of it
         self._vain = (floor.seq, newest)
         self._store.pin({ranker: seq for ranker, seq in newest.items() if seq > verified.get(ranker, 0)}, Pin.CANDIDATE)
-        prepared = self._work(Order(self._address, archive, target))
+        with span("retention: verify and archive", until=target):
+            prepared = self._work(Order(self._address, archive, target))
         assert isinstance(prepared, Prepared)
         if prepared.fault is not None:
             self._fails(prepared.fault)

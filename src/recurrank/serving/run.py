@@ -8,6 +8,7 @@ import signal
 import threading
 from collections.abc import Callable
 from types import FrameType
+from typing import Any
 
 import structlog
 import uvicorn
@@ -19,6 +20,7 @@ from recurrank.serving.http.gate import Limits
 from recurrank.serving.http.keyring import KeyRing
 from recurrank.serving.json_log import log_as_json
 from recurrank.serving.service import Service
+from recurrank.serving.traces import traced
 
 log = structlog.get_logger("recurrank.run")
 
@@ -38,9 +40,13 @@ def serve(
 ) -> None:
     """Run until SIGTERM or SIGINT. ``ready`` is called with the address once it listens."""
     log_as_json()
-    connections = Connections(crowd or Crowd())
+    with traced(make_app(service, keys, limits, pages)) as app:
+        _serve(app, host, port, ready, pages, Connections(crowd or Crowd()))
+
+
+def _serve(app: Any, host: str, port: int, ready: Callable[[str], None], pages: Pages | None, connections: Connections) -> None:
     config = uvicorn.Config(
-        make_app(service, keys, limits, pages),
+        app,
         host=host,
         port=port,
         access_log=False,
