@@ -291,3 +291,19 @@ def test_options_that_do_not_go_together(tmp_path):
 
     assert "give both" in said("--archive", str(tmp_path))
     assert "30d" in said("--retain", "soon")
+
+
+def test_a_ranker_that_old_events_wait_for_is_named(tmp_path, monkeypatch):
+    """One whose log cannot be folded keeps everything: disk use would grow unseen."""
+    running = Running(f"sqlite:///{tmp_path}/log.db", Policy(events=1000))
+    running.rounds(1000)
+    service = running.service
+    with sqlite3.connect(tmp_path / "log.db") as database:
+        database.execute("DELETE FROM snapshots WHERE ranker = 2")
+    service.learner._keep = lambda *_: None
+    assert service.retention.step() == 0
+    assert service.retention.failed is None  # it may come
+    monkeypatch.setattr("recurrank.serving.retention.PATIENCE", 0.0)
+    assert service.retention.step() == 0
+    assert "ranker number 2" in service.retention.failed
+    service.close()

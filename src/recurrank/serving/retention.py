@@ -52,6 +52,9 @@ URGENT = 1.5
 AGAIN = 0.1
 """Share of the longest window after which events that stayed for their windows are looked at again."""
 
+PATIENCE = 300.0
+"""Seconds that old events may wait for a ranker's snapshot until that counts as a failure."""
+
 DAY = 86_400.0
 
 LEAST = 1_000
@@ -122,6 +125,7 @@ class Retention:
         self._worker = Worker()
         self._work = work or self._work_apart
         self._urgent = False
+        self._waits: tuple[int, float] | None = None  # the ranker whose snapshots old events wait for, and since when
         self._surveyed = -float("inf")  # when everything below the floor was last looked at, by the monotonic clock
         self._thread: threading.Thread | None = None
 
@@ -213,6 +217,7 @@ class Retention:
                 verified[ranker] = seq
         self._store.snapshots_wanted = target  # so that there are some that cover what is old
         if (floor.seq, newest) == self._vain:
+            self._complain()
             return None  # the same again would come of it
         self._vain = (floor.seq, newest)
         self._store.pin({ranker: seq for ranker, seq in newest.items() if seq > verified.get(ranker, 0)}, Pin.CANDIDATE)
@@ -222,9 +227,19 @@ class Retention:
         if prepared.fault is not None:
             self._fails(prepared.fault)
             return None
-        self.failed, raised = None, prepared.floor or floor
+        if prepared.floor is not None or prepared.waits_for is None:
+            self.failed, self._waits = None, None
+        elif self._waits is None or self._waits[0] != prepared.waits_for:
+            self._waits = prepared.waits_for, time.monotonic()
+        self._complain()
+        raised = prepared.floor or floor
         self._store.raise_floor(raised, prepared.verified, self._items(floor.seq, raised.seq))
         return None if prepared.floor is None else raised
+
+    def _complain(self) -> None:
+        """Where old events have waited for a ranker for long: its log cannot be folded, or its snapshots cannot be kept."""
+        if self._waits is not None and time.monotonic() - self._waits[1] > PATIENCE:
+            self._fails(f"events of ranker number {self._waits[0]} are not covered by a verified snapshot; see /readyz")
 
     def _work_apart(self, order: Order | Survey) -> Prepared | Gone:
         return self._worker.ask(order, self._urgent)

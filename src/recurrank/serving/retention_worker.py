@@ -54,10 +54,14 @@ class Order(msgspec.Struct, frozen=True, tag=True):
 
 
 class Prepared(msgspec.Struct, frozen=True):
-    """The new floor, and which snapshots were verified; or why nothing may go."""
+    """The new floor, and which snapshots were verified; or why nothing may go.
+
+    ``waits_for``: the ranker whose next event is not covered by a verified snapshot, where that is why there is no new floor.
+    """
 
     floor: Floor | None = None
     verified: dict[int, int] = {}
+    waits_for: int | None = None
     fault: str | None = None
 
 
@@ -101,7 +105,7 @@ def prepare(store: Store, order: Order) -> Prepared:
         if archive is not None and step.last != target:
             raise ValueError(f"archive: its events up to {target} are not covered by verified snapshots yet")
     if step.last == floor.seq:
-        return Prepared(verified=verified)
+        return Prepared(verified=verified, waits_for=step.waits_for)
     opened = sorted(step.open)
     packed = b"".join(seq.to_bytes(8, "little") for seq in opened)
     seal = chain.seal(step.open[seq] for seq in opened)
@@ -192,6 +196,7 @@ class _Step:
         self._living = {stored.number for stored in store.rankers()}
         self._verified = verified
         self.last, self.digest, self.changes = floor.seq, floor.digest, dict(floor.changes)
+        self.waits_for: int | None = None
         self.open: dict[int, tuple[Any, ...]] = {}  # slates that are open after the last event: the events that served them
         for seq in floor.open_events():
             self.open |= {row[0]: row for row in store.raw(seq - 1, 1) if row[0] == seq}
@@ -204,6 +209,7 @@ class _Step:
                 seq, ranker, at = row[0], row[1], row[6]
                 day = day or day_of(at)
                 covered = ranker not in self._living or seq <= self._verified.get(ranker, 0)
+                self.waits_for = None if covered else ranker
                 if seq > self._until or not covered or day_of(at) > day or seq - first > LARGEST:
                     return
                 self._follow(row)
