@@ -19,12 +19,20 @@ from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
+
 import recurrank as rr
 from benchmarks.measure import Figure, at_least, at_most
 from benchmarks.serving import load, put, server
+from recurrank.catalogue import Catalogue
 from recurrank.serving.audit import replay
 from recurrank.serving.restore import restore
+from recurrank.serving.retention import Policy, Retention
+from recurrank.serving.retention_worker import answer
+from recurrank.serving.service import Service
+from recurrank.serving.spec import RankerSpec
 from recurrank.serving.store import open_store
+from recurrank.serving.store.base import Report, Serve
 from recurrank.serving.verify import verify
 
 SLATES, RETAIN = 100_000, 20_000
@@ -192,6 +200,34 @@ def bounded(slates: int = SLATES, retain: int = RETAIN) -> list[Figure]:
     ]
 
 
+def cost(events: int = 100_000) -> list[Figure]:
+    """Processor time that retention takes per event: to verify, archive, list and remove it. A slate has two events."""
+    rng = np.random.default_rng(0)
+    with tempfile.TemporaryDirectory() as folder:
+        address = f"sqlite:///{folder}/log.db"
+        store = open_store(address)
+        old = Retention(store, address, Policy(events=1_000, archive=f"{folder}/archive"), answer)
+        service = Service(store, seed=0, start=False, retention=old)
+        spec = RankerSpec(algorithm="recurrank", positions=10, rounds=10**7, window_seconds=0.001)
+        service.create("films", spec, Catalogue(rr.synthetic(items=1_000, dim=5, seed=0).features))
+        hosted = service.hosted("films")
+        began = time.process_time()
+        for _ in range(events // 400):  # groups as a busy server has them
+            slates = [rng.bytes(12).hex() for _ in range(200)]
+            store.commit([Serve(slate, hosted.stored.number, hosted.draw().payload) for slate in slates])
+            store.commit([Report(slate, (1,), True) for slate in slates])
+            service.step()
+        written = (time.process_time() - began) / events
+        service.learner.keep_all(time.monotonic() + 60)
+        began = time.process_time()
+        removed = old.step()
+        took = (time.process_time() - began) / max(removed, 1)
+        assert old.failed is None
+        service.close()
+    detail = f"{1e6 * took:.0f} us per event, {removed:,} events; to rank, write and learn them took {1e6 * written:.0f} us"
+    return [at_least("events that retention removes per second of a processor", 1 / took, 20_000, "", detail)]
+
+
 def backups(seconds: float = 10.0) -> list[Figure]:
     """Throughput of ``/rank`` while the store is copied again and again, over that without."""
     rates: dict[bool, list[float]] = {False: [], True: []}
@@ -228,7 +264,7 @@ def backups(seconds: float = 10.0) -> list[Figure]:
 
 
 def run() -> list[Figure]:
-    return [*bounded(), *backups()]
+    return [*cost(), *bounded(), *backups()]
 
 
 if __name__ == "__main__":
@@ -236,5 +272,5 @@ if __name__ == "__main__":
     parser.add_argument("--slates", type=int, default=SLATES)
     parser.add_argument("--retain", type=int, default=RETAIN, help="events that stay in the log")
     given = parser.parse_args()
-    for figure in bounded(given.slates, given.retain):
+    for figure in [*cost(), *bounded(given.slates, given.retain)]:
         print(figure)
