@@ -136,14 +136,18 @@ class Balanced:
 
     def restock(self, features, alive):
         """Position 1 keeps its data; all items compete for all positions and are certified at once."""
-        if not self.coordinates.reach(features[alive]):
-            before = self.coordinates
-            self.coordinates = Coordinates.of(features, np.array(alive), np.abs(features[alive]).max(axis=0))
+        same = [a for a in alive if a < self.L and (features[a] == self.raw[a]).all()]
+        before, reached = self.coordinates, self.coordinates.reach(features[alive])
+        if not reached or not set(before.support.tolist()) <= set(same):
+            largest = np.abs(features[alive]).max(axis=0)
+            found = Coordinates.of(features, np.array(alive), np.where(largest > 0, largest, 1.0))
+            if not reached or found.takes(before):
+                self.coordinates = found
+        if self.coordinates is not before:
             change = before.back @ self.coordinates.map
             V, b = self.data[(0, frozenset())]
             self.data[(0, frozenset())] = change.T @ V @ change, b @ change
             self.shown = self.shown @ change
-        same = [a for a in alive if a < self.L and (features[a] == self.raw[a]).all()]
         var = np.full(len(features), 0.25)
         var[same] = self.var[same]
         self.raw, self.var, self.X = features, var, self.coordinates.points(features)

@@ -89,6 +89,7 @@ def test_a_copy_and_a_loaded_one_go_on_alike(name, problem):
         (lambda ranker: ranker.remove([99]), r"ids\[0\]: 99 is not an item"),
         (lambda ranker: ranker.add([7], [[1.0, 2.0, 3.0]]), r"ids\[0\]: 7 is in the catalogue already"),
         (lambda ranker: ranker.add(["x"], [[1.0, np.nan, 3.0]]), "features"),
+        (lambda ranker: ranker.add(["x"], [[1.0, 2.0, 1e7]]), r"features: 1e\+07 is more than a million times as large"),
         (lambda ranker: ranker.update(["x"], [[1.0, 1.0, 3.0]]), r"ids\[0\]: 'x' is not an item"),
     ],
 )
@@ -98,6 +99,21 @@ def test_bad_changes_change_nothing(name, change, line):
     with pytest.raises(ValueError, match=f"^{line}"):
         change(ranker)
     assert ranker.save() == before
+
+
+@pytest.mark.parametrize("name", BOTH)
+@pytest.mark.parametrize("row", [[-1e-300, 7e5], [1e6, 7e5], [1e-300, 1e-300], [0.0, 0.0], [1.0, -7e5]])
+def test_an_item_unlike_all_others_comes_and_goes(name, row):
+    """Whatever its size: it can be ranked, and what was known of the others' differences can be learned again."""
+    features, rng = np.array([[1.0, n / 10] for n in range(8)]), np.random.default_rng(0)
+    for learned in (0, 60):
+        ranker = rr.rankers.make(name, features=features, positions=K, rounds=1000, seed=0, delta=1.0)
+        play(ranker, dict.fromkeys(range(9), 0.4), learned, rng)
+        ranker.add(["x"], [row])
+        play(ranker, dict.fromkeys(range(9), 0.4), 60, rng)
+        ranker.remove(["x"])
+        shown = play(ranker, dict.fromkeys(range(9), 0.4), 60, rng)
+        assert {item for items in shown for item in items} <= set(range(8))
 
 
 def balanced_and_twin(seed, options):

@@ -189,14 +189,12 @@ class Balanced(Restocking):
         Nothing stands above position 1: its data hold whatever else is shown. Answers to earlier slates are not learned from,
         unless their marks are :meth:`carried`.
         """
-        state, before, rows = self.state, self._coordinates, stock.features[stock.alive]
-        if not before.reach(rows):  # an item beside the span of all others: theta has more coordinates than it had
-            self._coordinates = Coordinates.of(stock.features, stock.alive, np.abs(rows).max(axis=0))
+        state, before, same = self.state, self._coordinates, self.unchanged(stock)
+        self._coordinates = before.after(stock.features, stock.alive, same)
         change = before.back @ self._coordinates.map  # x @ map = (x @ old map) @ change
         if self._coordinates is before:
             change = np.eye(len(change))
         weight = np.zeros(len(stock.features))  # nothing is learned from an item that is gone
-        same = self.unchanged(stock)
         weight[stock.alive] = 4.0
         weight[same] = state.weight[same]
         known = np.concatenate([block.items for block in self.blocks])
@@ -382,7 +380,7 @@ class Balanced(Restocking):
             "due": self.due,
         }
         if self.restocked:
-            arrays["map"], arrays["back"] = self._coordinates.map, self._coordinates.back
+            arrays |= self._coordinates._asdict()
         return values, arrays
 
     def unpack(self, values: dict[str, Any], arrays: dict[str, np.ndarray[Any, Any]]) -> None:
@@ -391,7 +389,7 @@ class Balanced(Restocking):
         self.blocks = [Block(key, first, width, arrays[f"items.{b}"]) for b, (key, first, width) in kept]
         self._scales, self.due = np.array(values["scales"]), values["due"]
         if self.restocked:
-            self._coordinates = Coordinates(arrays["map"], arrays["back"], self._coordinates.support)
+            self._coordinates = Coordinates(*(arrays[name] for name in Coordinates._fields))
             self.state = self.state._replace(features=self._coordinates.points(self.catalogue.features))
 
     _scales: Floats = np.ones(1)

@@ -16,6 +16,10 @@ from recurrank.rankers.ranker import Ranker
 from recurrank.rankers.request import Name
 from recurrank.rankers.stock import Stock
 
+TIMES, LARGEST = 1e6, 1e100
+"""How many times as large as those before the features of an item that comes may be, and how large where all were zero. What is
+known about items is moved to coordinates in which all are of one size."""
+
 
 class Restocking(Ranker):
     """A ranker whose catalogue may change. An algorithm says in ``begin_with`` what it keeps."""
@@ -46,6 +50,12 @@ class Restocking(Ranker):
         """Rank the items of this stock from now on, which is shared, not copied; ValueError if they are too few."""
         if len(stock) < self.positions:
             raise ValueError(f"ids: {len(stock)} items would be left for {self.positions} positions; leave at least as many")
+        before, after = (np.abs(features).max(axis=0) for features in (self.catalogue.features, stock.features))
+        if (after > np.where(before > 0, TIMES * before, LARGEST)).any():
+            value = after[np.argmax(after / np.maximum(before, 1 / LARGEST))]
+            raise ValueError(
+                f"features: {value:g} is more than a million times as large as any before; give items of one scale"
+            )
         self.identity  # noqa: B018  # of the catalogue that it was made on
         self._settle()
         self.begin_with(stock)

@@ -11,12 +11,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from recurrank._arrays import Features, Floats, Ints
-from recurrank.catalogue.rows import Rows
+from recurrank.catalogue.rows import Rows, without_zeros
 from recurrank.design.basis import Pivot, basis_of, pivots, rebase
 from recurrank.design.optimal import optimal_design
 
 TOLERANCE = 0.1
 """Of the design, relative."""
+FAR = 4.0
+"""How many times as long as the longest of the design an item may be."""
+LONGEST = 1e6
+"""How long data may be in coordinates that they are moved to."""
 IN_SPAN = 1e-8
 """Of a row's length: what may be left of it beside the span of the others."""
 
@@ -44,6 +48,25 @@ class Coordinates(NamedTuple):
         chosen = design.support if items is None else items[design.support].astype(np.int64)
         return Coordinates(map_, np.asarray(back, np.float64), chosen)
 
+    def after(self, features: Features, alive: Ints, same: Ints) -> Coordinates:
+        """Coordinates for other items: of these, some of which are the same as they were.
+
+        They stay while the items of the design are there and no other is beyond their reach. New ones have to have a place for
+        all that was learned, unless there is an item beside the span of all others: then theta has more coordinates.
+        """
+        rows = np.asarray(features[alive], np.float64)
+        reached = self.reach(rows)
+        if reached and np.isin(self.support, same).all():
+            return self
+        found = Coordinates.of(features, alive, without_zeros(np.abs(rows).max(axis=0)))
+        return self if reached and not found.takes(self) else found
+
+    def takes(self, other: Coordinates) -> bool:
+        """Whether data in other coordinates can be moved to these: their span is in this one, and not too far from it."""
+        with np.errstate(over="ignore", invalid="ignore"):
+            longest = np.abs(other.back @ self.map).max()
+        return bool(longest <= LONGEST) and self.span(other.back)
+
     def points(self, features: Features) -> Floats:
         """All items in coordinates."""
         rows = Rows(features)
@@ -52,7 +75,14 @@ class Coordinates(NamedTuple):
             whole[part] = chunk @ self.map
         return whole
 
-    def reach(self, rows: Floats) -> bool:
+    def span(self, rows: Floats) -> bool:
         """Whether these rows are in the span."""
+        rows = rows / np.maximum(np.abs(rows).max(axis=1, keepdims=True), np.finfo(np.float64).tiny)
         left = rows - (rows @ self.map) @ self.back
         return bool((np.linalg.norm(left, axis=1) <= IN_SPAN * np.linalg.norm(rows, axis=1)).all())
+
+    def reach(self, rows: Floats) -> bool:
+        """Whether these rows are in the span, and not far longer than those of the design."""
+        with np.errstate(over="ignore", invalid="ignore"):
+            near = np.abs(rows @ self.map).max(axis=1) <= FAR * np.sqrt(self.map.shape[1])
+        return bool(near.all()) and self.span(rows)
