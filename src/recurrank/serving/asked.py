@@ -64,8 +64,8 @@ class Asked(NamedTuple):
     def under(self, known: Stocked, positions: int) -> Asked:
         """The same request under the rules of all slates, as far as its candidates allow; its own pins come first."""
         rules, most = known.rules, positions if self.positions is None else self.positions
-        if rules == NO_RULES:
-            return self._replace(positions=most)
+        if rules is NO_RULES or rules == NO_RULES:
+            return self
         here: Container[Any] = known.stock.index if self.features is None else ()
         if self.candidates is not None:
             here = set(self.candidates)

@@ -106,6 +106,8 @@ class HostedRequestRanker(HostedStock):
         )  # fmt: skip
         many = wanted.count(len(known.stock))
         self.asked.append((time.monotonic(), many))
+        if wanted.candidates is not None:  # these are names, and all that there are
+            return shown
         return shown._replace(names=[str(name) for name in shown.names], candidates=many)
 
     def _check_segment(self, segment: str | None) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import struct
 from itertools import chain
 from typing import Any
 
@@ -69,8 +70,9 @@ def _candidates(asked: s.AskSlate) -> tuple[list[str] | None, Any]:
     for place, one in enumerate(given):
         if len(one.features) != size:
             raise ValueError(f"candidates[{place}].features: {len(one.features)} numbers, the first candidate has {size}")
-    numbers = chain.from_iterable([one.features for one in given])  # half the time of np.array
-    return [one.id for one in given], np.fromiter(numbers, np.float64, len(given) * size).reshape(len(given), size)
+    rows = np.empty((len(given), size))  # filled in half the time of np.array
+    struct.pack_into(f"{rows.size}d", rows.data, 0, *chain.from_iterable([one.features for one in given]))
+    return [one.id for one in given], rows
 
 
 def _of_file(request: Request) -> tuple[s.AskSlate, Asked]:
