@@ -33,6 +33,7 @@ NAMES = [
     "retention",
     "servers",
     "experiment",
+    "field",
 ]
 
 

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 from scipy.stats import rankdata
+from tests.dask_cluster import Cluster
 
 from recurrank.cli import group, main
 from recurrank.experiments import field
@@ -174,3 +175,20 @@ def test_rankers_of_requests_take_part_by_being_registered():
 
     assert {"anchored", "told", "naive-thompson"} <= set(requests.kinds())
     assert "told" not in field.candidates("requests")
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning:distributed", "ignore::ResourceWarning")
+def test_a_dask_cluster_gives_the_same_tables_and_a_users_ranker_is_in_them(tmp_path):
+    """A ranker of the user's own takes part by being registered, among all others that are asked for, on the workers too."""
+    (tmp_path / "mine.py").write_text(BROKEN.replace("broken-plain", "mine").replace("== 10", "== 11"))
+    arguments = ["-W", "ignore", "-m", "recurrank", "field", "--plugin", str(tmp_path / "mine.py"), "--families", "queries"]
+    arguments = [sys.executable, *arguments, "--quick", "--runs", "1", "--rounds", "50", "--rankers", "random,mine", "--json"]
+    with Cluster(tmp_path) as cluster:
+        done = [
+            subprocess.run([*arguments, *where], capture_output=True, text=True, timeout=300)
+            for where in (["--engine", f"dask:{cluster.address}"], ["--jobs", "1"])
+        ]
+    assert [one.returncode for one in done] == [0, 0], done[0].stderr
+    tables = [[(row["ranker"], row["rank"], row["lost_mean"]) for row in json.loads(one.stdout)] for one in done]
+    assert tables[0] == tables[1]
+    assert {row[0] for row in tables[0]} == {"random", "mine"}

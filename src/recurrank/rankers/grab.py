@@ -121,7 +121,8 @@ def learn(state: State, slate: Buffer, clicks: Bools) -> bool:
 
 @inner
 def _tie(item: int, position: int, positions: int) -> float:
-    return TIES * (math.sqrt(item * positions + position + 1 + GOLDEN) % 1.0)
+    root = math.sqrt(item * positions + position + 1 + GOLDEN)
+    return TIES * (root - math.floor(root))
 
 
 @inner

@@ -15,9 +15,14 @@ Metropolis and Hastings' method, started where the last round's ended.
 The K items of largest theta are shown, the best where kappa is largest; no position is examined more than the first. Nothing
 is proved about it. It uses no features.
 
-A round costs L K logarithms per sweep, for the algorithm moves every parameter: the one ranker here that is not fast. A
-proposal is drawn exactly: a uniform number accepted with the Gaussian's density where sigma >= 1, else Gaussian ones until
-one is within [0, 1].
+A round moves every parameter: L + K - 1 proposals per sweep, three random numbers each, which are most of its time. What else
+a proposal costs is kept small, and decides as the formulas above do:
+
+- S and F begin at 1/2, so the logs of all factors of a parameter are half the log of one product; only positions (items) with
+  misses have logs of their own, and few misses are factors of the product as well.
+- Where sigma >= 1, a proposal is a uniform number accepted with the Gaussian's density, and the mass within [0, 1] is between two
+  polynomials (``_mass``). They decide all but few cases, which are computed exactly.
+- Where sigma < 1, proposals are Gaussian ones until one is within [0, 1].
 """
 
 from __future__ import annotations
@@ -36,14 +41,22 @@ from recurrank.rankers.ranker import Buffer, Items, Ranker, Seed, register
 
 PRIOR = 0.5
 SWEEPS, TURN = 0, 1
+LEAST, SMALL = 1e-300, 1e-60
+"""What stands for 0 where logs are taken; products are folded into a sum of logs below the second."""
+FEW = 15
+"""So many misses are factors of a product rather than a log of their own."""
 
 
 class State(NamedTuple):
     theta: Floats  # (L,)
     kappa: Floats  # (K,)
-    clicks: Floats  # (L, K) S
-    misses: Floats  # (L, K) F
+    clicks: Ints  # (K, L) S without it
+    misses: Ints  # (K, L) F without the prior's half
     changes: Changes  # of these two
+    clicked: Ints  # (L,) clicks on each item
+    most: Ints  # (L,) the most misses of each item at one position
+    examined: Ints  # (K,) clicks at each position
+    drawn: Floats  # (4, L) scratch: proposals, the numbers that decide on them, and products
     best: Ints  # (K,) items by falling theta
     top: Floats  # (K,)
     order: Ints  # (K,) positions by falling kappa
@@ -57,8 +70,9 @@ def propose(rng: np.random.Generator, x: float, sigma: float) -> float:
     """A draw from the Gaussian around x, truncated to [0, 1]."""
     while True:
         if sigma >= 1:
-            y = rng.random()
-            if rng.random() < math.exp(-((y - x) ** 2) / (2 * sigma * sigma)):
+            y, u = rng.random(), rng.random()
+            z = (y - x) * (y - x) / (2 * sigma * sigma)
+            if u < 1 - z or (u < 1 - z + z * z / 2 and u < math.exp(-z)):  # 1 - z <= exp(-z) <= 1 - z + z^2 / 2
                 return y
         else:
             y = x + sigma * rng.standard_normal()
@@ -74,33 +88,87 @@ def log_mass(x: float, sigma: float) -> float:
 
 
 @inner
-def accepted(rng: np.random.Generator, x: float, y: float, sigma: float, clicks: float, misses: float) -> bool:
-    """Metropolis and Hastings' rule, from the log of the posteriors' ratio: clicks log(y/x) and the rest."""
-    ratio = clicks * math.log(y / x) + misses if y > 0 and x > 0 else -np.inf
-    return math.log(max(rng.random(), 1e-300)) < ratio + log_mass(x, sigma) - log_mass(y, sigma)
+def _mass(x: float, sigma: float) -> float:
+    """At most 1 / (40 sigma^4) less than the integral of exp(-(v - x)^2 / 2 sigma^2) over [0, 1], the mass but for a constant.
+
+    exp(-z) is between 1 - z and 1 - z + z^2 / 2; (v - x)^2 has the integral (1 - 3 x + 3 x^2) / 3, (v - x)^4 at most 1/5.
+    """
+    return 1 - (1 - 3 * x + 3 * x * x) / (6 * sigma * sigma)
 
 
 @inner
-def _move_theta(state: State, rng: np.random.Generator, i: int, sigma: float) -> None:
-    x = state.theta[i]
-    y = propose(rng, x, sigma)
-    clicks, misses = 0.0, 0.0
+def accepted(chance: float, x: float, y: float, sigma: float, clicks: float, product: float, rest: float) -> bool:
+    """Metropolis and Hastings' rule, from the posteriors' ratio (y/x)^clicks sqrt(product) e^rest."""
+    u = max(chance, LEAST)
+    if not (x > 0 and y > 0):
+        return False
+    ratio = clicks * math.log(y / x) + rest
+    if sigma >= 1:
+        mass = _mass(x, sigma) / _mass(y, sigma)
+        apart = ratio + math.log(math.sqrt(product) * mass / u)
+        if abs(apart) > 0.06 / sigma**4:  # neither mass is below 5/6: this is more than both polynomials leave open
+            return apart > 0
+    return math.log(u) < ratio + 0.5 * math.log(product) + log_mass(x, sigma) - log_mass(y, sigma)
+
+
+@inner
+def _power(base: float, misses: int) -> float:
+    """base^(1 + 2 misses), for at most FEW misses; without branches, which would be mispredicted."""
+    square = base * base
+    base *= square if misses & 1 else 1.0
+    square *= square
+    base *= square if misses & 2 else 1.0
+    square *= square
+    base *= square if misses & 4 else 1.0
+    square *= square
+    return base * (square if misses & 8 else 1.0)
+
+
+@inner
+def _move_thetas(state: State, rng: np.random.Generator, sigma: float) -> None:
+    """One proposal for each theta: given kappa they are independent, so that all are drawn first and computed side by side."""
+    theta, y, chance, above, below = state.theta, state.drawn[0], state.drawn[1], state.drawn[2], state.drawn[3]
+    for i in range(len(theta)):
+        y[i] = propose(rng, theta[i], sigma)
+        chance[i] = rng.random()
+        above[i] = below[i] = 1.0
     for k in range(len(state.kappa)):
-        clicks += state.clicks[i, k]
-        misses += state.misses[i, k] * math.log(max(1 - y * state.kappa[k], 1e-300) / max(1 - x * state.kappa[k], 1e-300))
-    if accepted(rng, x, y, sigma, clicks, misses):
-        state.theta[i] = y
+        kappa, row = state.kappa[k], state.misses[k]
+        for i in range(len(theta)):
+            above[i] *= _power(1 - y[i] * kappa, row[i])
+            below[i] *= _power(1 - theta[i] * kappa, row[i])
+    for i in range(len(theta)):
+        product, rest = 1.0, 0.0
+        if state.most[i] > FEW or above[i] < SMALL or below[i] < SMALL:
+            for k in range(len(state.kappa)):
+                rest += (PRIOR + state.misses[k, i]) * _log_ratio(theta[i], y[i], state.kappa[k])
+        else:
+            product = above[i] / below[i]
+        if accepted(chance[i], theta[i], y[i], sigma, PRIOR * len(state.kappa) + state.clicked[i], product, rest):
+            theta[i] = y[i]
+
+
+@inner
+def _log_ratio(x: float, y: float, other: float) -> float:
+    return math.log(max(1 - y * other, LEAST) / max(1 - x * other, LEAST))
 
 
 @inner
 def _move_kappa(state: State, rng: np.random.Generator, k: int, sigma: float) -> None:
-    x = state.kappa[k]
+    x, theta, row, factor = state.kappa[k], state.theta, state.misses[k], state.drawn[2]
     y = propose(rng, x, sigma)
-    clicks, misses = 0.0, 0.0
-    for i in range(len(state.theta)):
-        clicks += state.clicks[i, k]
-        misses += state.misses[i, k] * math.log(max(1 - y * state.theta[i], 1e-300) / max(1 - x * state.theta[i], 1e-300))
-    if accepted(rng, x, y, sigma, clicks, misses):
+    chance, product, rest = rng.random(), 1.0, 0.0
+    for i in range(len(theta)):
+        above, below = _power(1 - y * theta[i], row[i]), _power(1 - x * theta[i], row[i])
+        factor[i] = 1.0 if (row[i] > FEW) | (above < SMALL) | (below < SMALL) else above / below
+    for i in range(len(theta)):
+        product *= factor[i]
+        if factor[i] == 1.0:  # it is left out, or nothing
+            rest += (PRIOR + row[i]) * _log_ratio(x, y, theta[i])
+        if not SMALL < product < 1 / SMALL:
+            rest += 0.5 * math.log(product)
+            product = 1.0
+    if accepted(chance, x, y, sigma, PRIOR * len(theta) + state.examined[k], product, rest):
         state.kappa[k] = y
 
 
@@ -109,8 +177,7 @@ def rank(state: State, rng: np.random.Generator, slate: Buffer) -> None:
     state.counts[TURN] += 1
     sigma = state.scale[0] / math.sqrt(state.counts[TURN])
     for _ in range(state.counts[SWEEPS]):
-        for i in range(len(state.theta)):
-            _move_theta(state, rng, i, sigma)
+        _move_thetas(state, rng, sigma)
         for k in range(1, len(state.kappa)):
             _move_kappa(state, rng, k, sigma)
     best_of(state.theta, state.best, state.top)
@@ -127,9 +194,12 @@ def served(state: State, slate: Buffer) -> None:
 @hot
 def learn(state: State, slate: Buffer, clicks: Bools) -> bool:
     for k in range(len(clicks)):
-        state.clicks[slate.items[k], k] += clicks[k]
-        state.misses[slate.items[k], k] += not clicks[k]
-        touch(state.changes, slate.items[k])
+        state.clicks[k, slate.items[k]] += clicks[k]
+        state.misses[k, slate.items[k]] += not clicks[k]
+        state.clicked[slate.items[k]] += clicks[k]
+        state.most[slate.items[k]] = max(state.most[slate.items[k]], state.misses[k, slate.items[k]])
+        state.examined[k] += clicks[k]
+        touch(state.changes, k * len(state.theta) + slate.items[k])
     return False
 
 
@@ -162,20 +232,23 @@ class PBMHB(Ranker):
         items, size = len(self.catalogue), self.positions
         theta = self.rng.random(items)
         kappa = np.array([1.0, *self.rng.random(size - 1)])
-        counts, prior = np.array([m, 0]), np.full((items, size), PRIOR)
-        best, top = np.zeros(size, np.int64), np.zeros(size)
+        table, best, top = np.zeros((size, items), np.int64), np.zeros(size, np.int64), np.zeros(size)
         self.state = State(
             theta,
             kappa,
-            prior,
-            prior.copy(),
-            no_changes(items),
-            best,
-            top,
-            best.copy(),
-            top.copy(),
-            counts,
-            np.array([c], np.float64),
+            clicks=table,
+            misses=table.copy(),
+            changes=no_changes(size * items),
+            clicked=np.zeros(items, np.int64),
+            most=np.zeros(items, np.int64),
+            examined=np.zeros(size, np.int64),
+            drawn=np.zeros((4, items)),
+            best=best,
+            top=top,
+            order=best.copy(),
+            high=top.copy(),
+            counts=np.array([m, 0]),
+            scale=np.array([c], np.float64),
         )
 
 
