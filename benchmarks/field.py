@@ -1,4 +1,4 @@
-"""The benchmark of the field: the quick one from a fresh clone, and what the long ones take, estimated from a share of their runs.
+"""The benchmark of the field: the quick one from a fresh clone, and what long ones take, estimated from a share.
 
     python -m benchmarks field
     python -m benchmarks.field QUERIES.json     # the estimates alone, with the Yandex figure

@@ -20,8 +20,8 @@ a proposal costs is kept small, and decides as the formulas above do:
 
 - S and F begin at 1/2, so the logs of all factors of a parameter are half the log of one product; only positions (items) with
   misses have logs of their own, and few misses are factors of the product as well.
-- Where sigma >= 1, a proposal is a uniform number accepted with the Gaussian's density, and the mass within [0, 1] is between two
-  polynomials (``_mass``). They decide all but few cases, which are computed exactly.
+- Where sigma >= 1, a proposal is a uniform number accepted with the Gaussian's density, and the mass within [0, 1] is between
+  two polynomials (``_mass``). They decide all but few cases, which are computed exactly.
 - Where sigma < 1, proposals are Gaussian ones until one is within [0, 1].
 """
 
