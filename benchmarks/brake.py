@@ -162,8 +162,8 @@ def _reached(pairs: list[Any]) -> list[Figure]:
     """After how many slates a ranker that is as good as the baseline has its share of 50 %."""
     found: dict[str, list[float]] = {}
     for name, pair in pairs:
-        reached = pair.braked(pair.good, pair.good, 0.5, 0.02, pair.seed, 20 * HORIZON)[2]
-        found.setdefault(name, []).append(reached or math.inf)
+        reached = pair.braked(pair.good, pair.good, 0.5, 0.02, pair.seed, 4 * HORIZON)[2]
+        found.setdefault(name, []).append(reached or math.inf)  # not within four times as many
     medians = {name: float(np.median(values)) for name, values in found.items()}
     title = "ramp to 50 %, budget 0.02: slates until a ranker as good as the baseline has it, median of environments"
     detail = ", ".join(f"{name} {slates:,.0f}" for name, slates in sorted(medians.items(), key=lambda one: one[1]))

@@ -87,7 +87,9 @@ def test_a_share_is_set_compared_stopped_and_released(server, http, open_page, s
         assert first < 1_000
     expect(page.locator("#experiment-verdict")).to_have_text("the baseline has more clicks")
     expect(page.locator("#brake-why")).to_have_text(
-        re.compile(r"The brake has gone back to the baseline: the ranker has 0\.0000 clicks per slate .* it is released\.")
+        re.compile(
+            r"The brake has gone back to the baseline: the ranker has 0\.0000 clicks per slate .* until it is released\."
+        )
     )
     assert visit(http, range(5), lambda _: False)["stopped"] is not None
 

@@ -84,9 +84,10 @@ def test_no_preference_is_an_alarm_in_at_most_5_percent_at_all_times():
     rng = np.random.default_rng(5)
     scores = rng.choice([-1.0, 0.0, 1.0, 0.3, -0.3], p=[0.15, 0.5, 0.15, 0.1, 0.1], size=(1_000, 1_000))
     up, down = np.zeros((1_000, 1_000)), np.zeros((1_000, 1_000))
-    for bet in BETS:
-        up += np.exp(np.cumsum(np.log1p(bet * scores), axis=1)) / len(BETS)
-        down += np.exp(np.cumsum(np.log1p(-bet * scores), axis=1)) / len(BETS)
+    whole = sum(1 / j for j in range(1, len(BETS) + 1))
+    for j, bet in enumerate(BETS, 1):
+        up += np.exp(np.cumsum(np.log1p(bet * scores), axis=1)) / (j * whole)
+        down += np.exp(np.cumsum(np.log1p(-bet * scores), axis=1)) / (j * whole)
     largest = np.maximum(up, down)
     alarms = (largest >= 2 / 0.05).any(axis=1).mean()
     assert 0 < alarms <= 0.05

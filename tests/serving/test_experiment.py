@@ -340,7 +340,8 @@ ANY_ORDER = {name for name, kind in registered().items() if kind.learns_any_orde
 
 def test_which_rankers_learn_from_orders_that_others_chose():
     randomised = {"balanced", "recurrank", "toprank", "batchrank", "bubblerank", "rank1-elim", "ranked-bandits"}
-    assert not ANY_ORDER & randomised
+    down_to_the_last_click = {"dcm-klucb", "gl-cdcm"}
+    assert not ANY_ORDER & (randomised | down_to_the_last_click)
     assert {"cascade-klucb", "pbm-ucb", "anchored", "linucb"} <= ANY_ORDER
 
 
@@ -361,6 +362,39 @@ def test_only_rankers_whose_assumptions_allow_it_learn_from_the_baseline(algorit
     same = changed.save() == new_fold(spec, CATALOGUE).ranker.save()
     assert (untouched or same) == (algorithm not in ANY_ORDER)
     assert fold.counts == {"served": 31, "learned": 30, "dropped": 0, "clicks": 30}
+    sound(service, "shop")
+    service.close()
+
+
+def test_after_a_shadow_estimates_are_as_frequent_as_after_a_start(tmp_path):
+    """A change of mode is an event, so that a replay and a snapshot agree on when estimates are made."""
+    address = f"sqlite:///{tmp_path}/x.db"
+    service = quiet(address)
+    spec = RankerSpec(algorithm="anchored", positions=2, rollout=RolloutSettings(mode="shadow"))
+    service.create("shop", spec, CATALOGUE)
+    answered = 0
+
+    def due() -> int:
+        """Answers until the next estimate."""
+        clock = service.hosted("shop").fold.ranker.state.clock
+        return int(clock[1] - clock[0])
+
+    for answered in range(600):  # the baseline's
+        answer(service, "shop", answered, lambda arm: (1,))
+    service.step()
+    ranker = service.hosted("shop").fold.ranker
+    assert ranker.state.clock[1] - ranker.state.clock[4] > 8  # between two estimates
+    service.set_rollout("shop", lambda _: RolloutSettings(mode="share", share=1.0))
+    service.step()
+    assert due() <= 8
+    for n in range(answered + 1, answered + 40):
+        answer(service, "shop", n, lambda arm: (0,))
+        service.step()
+        assert due() <= 8
+    sound(service, "shop")
+    service.close()
+    service = quiet(address)
+    assert due() <= 8
     sound(service, "shop")
     service.close()
 

@@ -77,6 +77,8 @@ SAMPLES, FEW_SAMPLES = 32, 16
 """Drawn at each estimate for the rounds until the next one; the fewer where a catalogue is large."""
 GROW, LEAST, MOST = 0.04, 8, 10_000
 """Answers until the next estimate: this share more, and within these limits."""
+RESUMED = 64
+"""Of the answers before a change of mode, so many count towards the next estimate."""
 LARGE_GROW = 0.25
 """A large catalogue is read at every estimate, which waits for this share more answers."""
 KEEP, KEPT_NUMBERS, RELINEARISE = 4096, 1 << 23, 64
@@ -154,6 +156,7 @@ class Anchored(RequestRanker):
         self.link, self.discount = self.record(link=link, discount=discount)
         self.intercept, self.ridge = self.record(intercept=intercept, ridge=ridge)
         self.state = self._empty()
+        self._since = 0  # the answer that its estimates became frequent at, again
         self._ranked_by: Floats | None = None  # the vectors of the coming rounds, once a request has asked for them
         self._recall: Recall | None = None
         self._room: Room | None = None
@@ -232,10 +235,15 @@ class Anchored(RequestRanker):
                 self._estimate()
             state.clock[AGAIN] = answers + answers // 2
         self._sample()
-        lasting = min(answers, 1 / max(1 - self.discount, 1e-9))
+        lasting = min(answers - self._since, 1 / max(1 - self.discount, 1e-9))
         large = len(self.catalogue) > LARGE and not self.context
         wait = max(LEAST, int(LARGE_GROW * lasting)) if large else min(MOST, max(LEAST, int(GROW * lasting)))
         state.clock[NEXT], state.clock[ESTIMATED] = answers + wait, answers
+
+    def resume(self) -> None:
+        state, answers = self.state, int(self.state.clock[ANSWERS])
+        self._since = max(self._since, answers - RESUMED)
+        state.clock[NEXT] = min(int(state.clock[NEXT]), answers + LEAST)
 
     def _estimate(self) -> None:
         state = self.state
@@ -316,7 +324,8 @@ class Anchored(RequestRanker):
         found = self._estimated
         arrays = dict(flatten(self.state, self.from_catalogue))
         arrays |= {f"estimate.{name}": getattr(found, name) for name in Estimate._fields}
-        return {"segments": list(self.segments), "due": self.due}, arrays
+        values = {"segments": list(self.segments), "due": self.due}
+        return values | ({"since": self._since} if self._since else {}), arrays
 
     def unpack(self, values: dict[str, Any], arrays: dict[str, np.ndarray[Any, Any]]) -> None:
         self.segments = {segment: place for place, segment in enumerate(values["segments"])}
@@ -325,11 +334,12 @@ class Anchored(RequestRanker):
         self._estimated = Estimate(*(arrays[f"estimate.{name}"] for name in Estimate._fields))
         self.make_room(len(self.state.short))
         self._ranked_by = None
-        self.due = values["due"]
+        self.due, self._since = values["due"], values.get("since", 0)
 
     def copy(self, seed: Seed = None, *, into: Self | None = None) -> Self:
         known = (None, None, None) if into is None else (into._ranked_by, into._recall, into._room)
         other = super().copy(seed, into=into)
+        other._since = self._since
         other._ranked_by, other._recall, other._room = known
         if other._ranked_by is not None and not np.array_equal(other._ranked_by, self._vectors()):
             other._ranked_by = None

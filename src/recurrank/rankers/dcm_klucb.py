@@ -10,6 +10,10 @@ As CascadeKL-UCB, but users may go on after a click, so that items are observed 
 
 Guarantee: regret O(L log(T) / Delta) under the dependent click model whose termination probabilities fall with the
 position. It believes that model and uses no features.
+
+It does not learn from orders that others chose: a click counts wherever it is, no click only above the last one or where there
+is none, so that estimates are too high by an amount that depends on what stands above. Its own order moves items until that
+evens out; 2,000 slates of one order do not, and cost up to five times the regret of a cold start (docs/rollout.md).
 """
 
 from __future__ import annotations
@@ -71,7 +75,6 @@ class DCMKLUCB(Ranker):
     name = "dcm-klucb"
     reference = "Katariya, Kveton, Szepesvari, Wen 2016"
     believes = "dependent click"
-    learns_any_order = True
     uses_features = False
     regret_bound = "O(L log(T) / Delta)"
     compiled_rank = rank

@@ -129,7 +129,6 @@ class GLCDCM(Ranker):
     name = "gl-cdcm"
     reference = "Liu, Li, Zhang 2018"
     believes = "dependent click"
-    learns_any_order = True
     uses_features = True
     regret_bound = "O(d K sqrt(T K) log(T))"
     compiled_rank = rank

@@ -290,6 +290,9 @@ class RequestRanker(Ranker):
         elif slate.ranker != self.identity or slate.number >= served or slate.features.shape[1] != self.width:
             raise ValueError("slate: it was served by another ranker; give it to the one whose rank() returned it")
 
+    def resume(self) -> None:
+        """What is shown from now on may be chosen by another (a roll-out has changed its mode): estimate soon, and often."""
+
     def _settle(self) -> None:
         self.decisions += self.due
         super()._settle()

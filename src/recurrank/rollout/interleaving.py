@@ -25,8 +25,8 @@ and a round gives each captain one credited pick, or neither of them the first.
 
 The test (I. Waudby-Smith, A. Ramdas: Estimating means of bounded random variables by betting, JRSS B 2023): if users have no
 preference, credits have mean 0 given the past, and ``prod (1 + lambda x_t)``, the capital of a gambler who bets the share
-lambda on the first order, is a martingale; so is the average over a grid of lambda. It ever exceeds ``2 / alpha``, on either
-side, with probability at most ``alpha``.
+lambda on the first order, is a martingale; so is a weighted average over a grid of lambda. It ever exceeds ``2 / alpha``, on
+either side, with probability at most ``alpha``.
 """
 
 from __future__ import annotations
@@ -42,6 +42,9 @@ from recurrank._arrays import Floats, Ints
 
 BETS: Floats = 0.75 * 2.0 ** -np.arange(10.0)
 """The grid of lambda: shares of the capital that are bet; good from the tenth session to the millionth."""
+STAKES: Floats = 1 / np.arange(1.0, 1 + len(BETS))
+"""How the capital is divided among them at first; large bets are for clear preferences, which are to be found soon."""
+STAKES /= STAKES.sum()
 
 
 class Interleaved(NamedTuple):
@@ -149,7 +152,7 @@ class Preference:
     def p_value(self) -> float:
         """Evidence against "no preference": if there is none, this is ever below alpha with probability at most alpha."""
         largest = float(self.capital.max())
-        average = np.exp(self.capital - largest).mean(axis=1).max()
+        average = (np.exp(self.capital - largest) @ STAKES).max()
         return min(1.0, 2 * math.exp(-min(700.0, largest + math.log(average))))
 
 

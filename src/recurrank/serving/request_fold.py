@@ -71,6 +71,8 @@ class RequestFold(Fold):
                 waiting.append((event, shown))
                 continue
             self._learn(waiting)
+            if event.kind == Kind.ROLLOUT:
+                self.ranker.resume()
             if event.kind in CHANGES:
                 self._change(event)
             self.seq = event.seq
