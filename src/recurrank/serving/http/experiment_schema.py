@@ -62,11 +62,11 @@ class ExperimentStatus(Struct):
     name: str
     mode: Mode
     share: float
-    share_now: float
-    budget: float | None
     margin: float
     alpha: float
     experiment: str
+    budget: float | None
+    share_now: float
     version: int
     since: int
     stopped: str | None
