@@ -8,6 +8,7 @@ been no retention, and compared with the snapshots of the server, byte by byte.
 from __future__ import annotations
 
 import argparse
+import gc
 import json
 import os
 import subprocess
@@ -219,9 +220,11 @@ def cost(events: int = 100_000) -> list[Figure]:
             service.step()
         written = (time.process_time() - began) / events
         service.learner.keep_all(time.monotonic() + 60)
+        gc.disable()  # as the worker does
         began = time.process_time()
         removed = old.step()
         took = (time.process_time() - began) / max(removed, 1)
+        gc.enable()
         assert old.failed is None
         service.close()
     detail = f"{1e6 * took:.0f} us per event, {removed:,} events; to rank, write and learn them took {1e6 * written:.0f} us"
