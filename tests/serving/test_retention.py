@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sqlite3
 import subprocess
 import sys
@@ -307,3 +308,34 @@ def test_a_ranker_that_old_events_wait_for_is_named(tmp_path, monkeypatch):
     assert service.retention.step() == 0
     assert "ranker number 2" in service.retention.failed
     service.close()
+
+
+def test_what_is_acknowledged_after_a_removal_is_on_disk(tmp_path):
+    """Removing does not wait for the disk; every other transaction does, whatever came before it."""
+    store = open_store(f"sqlite:///{tmp_path}/log.db")
+
+    def waits(transaction) -> bool:
+        with transaction as t:
+            return t.execute("PRAGMA synchronous").fetchone() == (2,)
+
+    for _ in range(2):
+        assert waits(store.transaction())
+        assert not waits(store.lazy_transaction())
+        store.remove([1], [("none", 1)])
+        assert waits(store.long_transaction())
+    store.close()
+
+
+def test_the_wal_is_cut_after_a_long_read(tmp_path):
+    store = open_store(f"sqlite:///{tmp_path}/log.db")
+    with contextlib.closing(sqlite3.connect(tmp_path / "log.db", isolation_level=None)) as reader:
+        reader.execute("BEGIN")
+        reader.execute("SELECT count(*) FROM meta").fetchone()
+        for number in range(24):
+            store.note(f"large {number}", bytes(4 << 20))  # as a busy server writes while a backup reads
+        wal = tmp_path / "log.db-wal"
+        assert wal.stat().st_size > 90 << 20
+    for number in (1, 2):
+        store.note("large 0", bytes([number]) * (4 << 20))
+    assert wal.stat().st_size <= 64 << 20
+    store.close()

@@ -60,6 +60,9 @@ MIGRATIONS = [
 LOCKED = 2.0
 """Seconds that a lock of another process on the file is waited for."""
 
+WAL = 64 << 20
+"""Bytes to which the WAL is cut once its pages are in the file: while a backup reads, it may have become far larger."""
+
 TAIL, TAIL_BYTES = 20_000, 32 << 20
 """Events kept in memory for the learner, and bytes of slates."""
 
@@ -112,6 +115,7 @@ class SqliteStore(SqlStore):
         connection.execute("PRAGMA synchronous=FULL")
         # Every checkpoint delays the requests of one group; at 32 MB these are far less than one in a hundred.
         connection.execute("PRAGMA wal_autocheckpoint=8000")
+        connection.execute(f"PRAGMA journal_size_limit={WAL}")
         return connection
 
     @contextmanager
