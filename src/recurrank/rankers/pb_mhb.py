@@ -15,8 +15,8 @@ Metropolis and Hastings' method, started where the last round's ended.
 The K items of largest theta are shown, the best where kappa is largest; no position is examined more than the first. Nothing
 is proved about it. It uses no features.
 
-A round moves every parameter: L + K - 1 proposals per sweep, three random numbers each, which are most of its time. What else
-a proposal costs is kept small, and decides as the formulas above do:
+A round moves every parameter: L + K - 1 proposals per sweep, with three random numbers each or more. This is the one ranker
+here that is not fast. What a proposal costs is kept small, and decides as the formulas above do:
 
 - S and F begin at 1/2, so the logs of all factors of a parameter are half the log of one product; only positions (items) with
   misses have logs of their own, and few misses are factors of the product as well.
