@@ -212,6 +212,16 @@ def altered_snapshot(running):
 
 
 @contextlib.contextmanager
+def no_snapshots(running):
+    running.service.learner._keep = lambda *_: None
+    running.serve(3500)
+    running.settle()
+    running.service.retention.step()
+    assert running.service.retention.failed is None
+    yield
+
+
+@contextlib.contextmanager
 def stopped(running):
     hosted = running.service.hosted("films")
     stop = turned(hosted.mode.settings, "it has fewer clicks")  # as the learner writes it
@@ -232,6 +242,7 @@ FAULTS = {
     "RecurrankManyOpenSlates": (many_open, {}),
     "RecurrankRankerBroken": (broken, {}),
     "RecurrankBrake": (stopped, {}),
+    "RecurrankRetentionBehind": (no_snapshots, {"policy": Policy(events=1000)}),
     "RecurrankRetentionFailed": (altered_snapshot, {"policy": Policy(events=1000)}),
 }
 

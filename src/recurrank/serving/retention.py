@@ -99,6 +99,7 @@ class Retention:
         failed: why the last step failed; None if it did not.
         floor: the last event that is not in the log any more.
         removed: events removed by this process.
+        length: of the log, in events or seconds, over what is asked; 1 or a little more where all is well, 0 where all stays.
         looked: when the last step ended well, by the wall clock.
         size: bytes that the store takes on disk, as of the last look.
         disk: bytes of the disk that the store's file is on, all and free; None where it is not a file.
@@ -118,7 +119,7 @@ class Retention:
         self.stopping = threading.Event()
         self.failed: str | None = None
         self.floor, self.removed, self.looked = 0, 0, time.time()
-        self.size = 0
+        self.size, self.length = 0, 0.0
         self.disk: tuple[int, int] | None = None
         self._cleared = -1  # the floor up to which everything is removed
         self._vain: tuple[int, dict[int, int]] | None = None  # the floor and the snapshots that the worker last had
@@ -188,10 +189,12 @@ class Retention:
         assert self._policy is not None
         newest, (seconds, events, _) = self._store.newest(), self._policy
         if events is not None:
-            target = newest - events
-            self._urgent = newest - floor.seq > URGENT * events
+            target, self.length = newest - events, (newest - floor.seq) / events
+            self._urgent = self.length > URGENT
             return target if target - floor.seq >= max(1, events // 10) else floor.seq
         assert seconds is not None
+        oldest = self._store.lines(floor.seq, newest, 1)
+        self.length = (time.time() - oldest[0].at) / seconds if oldest else 0.0
         slot = DAY if seconds >= DAY else seconds / 10
         boundary = (time.time() - seconds) // slot * slot
         return min(self._last_before(boundary, floor.seq, newest), newest - 2)  # backups look at the last two

@@ -83,6 +83,8 @@ class ServiceCollector(Collector):
         failed = retention.failed is not None
         yield GaugeMetricFamily("recurrank_retention_failed", "Whether old events cannot be removed.", value=failed)
         yield GaugeMetricFamily("recurrank_retention_floor", "The last event that left the log.", value=retention.floor)
+        length = "Length of the log over what is asked to stay, in events or time."
+        yield GaugeMetricFamily("recurrank_retention_length_ratio", length, value=retention.length)
         yield CounterMetricFamily("recurrank_retention_removed_events", "Events that were removed.", value=retention.removed)
         looked = retention.looked
         yield GaugeMetricFamily("recurrank_retention_time_seconds", "When old events were last looked for.", value=looked)
