@@ -25,7 +25,7 @@ from recurrank.serving.verify import verify
 
 KILLS, MIGRATIONS = 4, 3
 SOAK_KILLS, SOAK_MIGRATIONS = 50, 50
-"""With --soak, which takes about three minutes on a quiet machine."""
+"""With --soak, which takes about 160 s of processor time."""
 STORES = Path(__file__).parent / "stores"
 SERVERS = """
 import os, sys, tempfile, threading, time
