@@ -34,6 +34,7 @@ from numba.core import caching, config
 from numba.core.bytecode import FunctionIdentity
 from numba.core.dispatcher import Dispatcher
 from numba.core.registry import CPUDispatcher
+from numba.extending import overload
 
 from recurrank._generators import register
 from recurrank._linking import PartCompiler, PartsCache, WholeCompiler
@@ -95,6 +96,16 @@ def apart(function: F) -> F:
 def sweep(function: F) -> F:
     """:func:`apart` for what allocates nothing, which compiles sooner."""
     return _kept(function, {**_LOOP, "nogil": True})
+
+
+def natural(index: Any) -> Any:
+    """An index that is not negative, so that compiled code need not ask whether it counts from the end."""
+    return index
+
+
+@overload(natural, jit_options=PART, strict=False)
+def _natural(index: Any) -> Any:
+    return lambda index: np.uint64(index)
 
 
 def interpreted(function: F) -> F:

@@ -15,6 +15,7 @@ from numpy.typing import ArrayLike
 
 from recurrank._arrays import Bools, Floats, Ints, as_probabilities, as_probability
 from recurrank._compiled import inner
+from recurrank._uniforms import uniform
 from recurrank.clicks.model import BAYESIAN, ClickModel, ClickState, click_state, register
 
 
@@ -30,11 +31,11 @@ def examine(state: ClickState, items: Ints, chi: Floats) -> None:
 def sample(state: ClickState, items: Ints, rng: np.random.Generator, clicks: Bools) -> None:
     clicks[:] = False
     for k in range(len(items)):
-        if rng.random() < state.attraction[items[k]]:
+        if uniform(rng) < state.attraction[items[k]]:
             clicks[k] = True
-            if rng.random() < state.satisfaction[items[k]]:
+            if uniform(rng) < state.satisfaction[items[k]]:
                 return
-        if rng.random() >= state.table[0, 0]:
+        if uniform(rng) >= state.table[0, 0]:
             return
 
 

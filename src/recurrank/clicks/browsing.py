@@ -16,6 +16,7 @@ from numpy.typing import ArrayLike
 
 from recurrank._arrays import Bools, Floats, Ints, as_array, as_probabilities
 from recurrank._compiled import inner
+from recurrank._uniforms import uniform
 from recurrank.clicks.model import BROWSING, ClickModel, ClickState, click_state, register
 
 
@@ -40,7 +41,7 @@ def examine(state: ClickState, items: Ints, chi: Floats) -> None:
 def sample(state: ClickState, items: Ints, rng: np.random.Generator, clicks: Bools) -> None:
     last = state.table.shape[1] - 1
     for k in range(len(items)):
-        clicks[k] = rng.random() < state.table[k, last] * state.attraction[items[k]]
+        clicks[k] = uniform(rng) < state.table[k, last] * state.attraction[items[k]]
         if clicks[k]:
             last = k
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from recurrank._arrays import Bools, Floats, Ints
@@ -17,6 +19,7 @@ from recurrank.clicks.model import (
     POSITION,
     SETWISE,
     ClickState,
+    account,
     compiles,
 )
 
@@ -65,11 +68,23 @@ def sample(state: ClickState, items: Ints, rng: np.random.Generator, clicks: Boo
         chain.sample(state, items, rng, clicks)
 
 
+@hot
+def meet(state: ClickState, items: Ints, rng: Any, clicks: Bools, chi: Floats, best: Floats, lost: Floats) -> int:
+    if state.kind == POSITION:
+        return position.meet(state, items, rng, clicks, chi, best, lost)
+    if state.kind == DOCUMENT:
+        return document.meet(state, items, rng, clicks, chi, best, lost)
+    examine(state, items, chi)
+    sample(state, items, rng, clicks)
+    return account(state, items, clicks, chi, best, lost)
+
+
 class Builtin:
     """What compiled code takes for :class:`~recurrank.clicks.model.ClickState`."""
 
     compiled_examine = examine
     compiled_sample = sample
+    compiled_meet = meet
 
 
 compiles(ClickState, Builtin)

@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike
 
 from recurrank._arrays import Bools, Floats, Ints, as_probabilities
 from recurrank._compiled import inner
+from recurrank._uniforms import uniform
 from recurrank.clicks.model import CASCADE, ClickModel, ClickState, click_state, register
 
 
@@ -25,7 +26,7 @@ def examine(state: ClickState, items: Ints, chi: Floats) -> None:
 def sample(state: ClickState, items: Ints, rng: np.random.Generator, clicks: Bools) -> None:
     clicks[:] = False
     for k in range(len(items)):
-        if rng.random() < state.attraction[items[k]]:
+        if uniform(rng) < state.attraction[items[k]]:
             clicks[k] = True
             return
 

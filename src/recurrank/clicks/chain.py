@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike
 
 from recurrank._arrays import Bools, Floats, Ints, as_probabilities, as_probability
 from recurrank._compiled import inner
+from recurrank._uniforms import uniform
 from recurrank.clicks.model import CHAIN, ClickModel, ClickState, click_state, register
 
 
@@ -32,10 +33,10 @@ def sample(state: ClickState, items: Ints, rng: np.random.Generator, clicks: Boo
     for k in range(len(items)):
         r = state.attraction[items[k]]
         onward = alpha1
-        if rng.random() < r:
+        if uniform(rng) < r:
             clicks[k] = True
             onward = alpha2 * (1 - r) + alpha3 * r
-        if rng.random() >= onward:
+        if uniform(rng) >= onward:
             return
 
 

@@ -15,6 +15,7 @@ from numpy.typing import ArrayLike
 
 from recurrank._arrays import Bools, Floats, Ints, as_probabilities
 from recurrank._compiled import inner
+from recurrank._uniforms import uniform
 from recurrank.clicks.model import DEPENDENT, ClickModel, ClickState, click_state, register
 
 
@@ -30,9 +31,9 @@ def examine(state: ClickState, items: Ints, chi: Floats) -> None:
 def sample(state: ClickState, items: Ints, rng: np.random.Generator, clicks: Bools) -> None:
     clicks[:] = False
     for k in range(len(items)):
-        if rng.random() < state.attraction[items[k]]:
+        if uniform(rng) < state.attraction[items[k]]:
             clicks[k] = True
-            if rng.random() >= state.table[0, k]:
+            if uniform(rng) >= state.table[0, k]:
                 return
 
 

@@ -5,12 +5,15 @@ Clicks depend on the items alone. It satisfies all of the paper's assumptions, a
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import ArrayLike
 
 from recurrank._arrays import Bools, Floats, Ints, as_probabilities
-from recurrank._compiled import inner
-from recurrank.clicks.model import DOCUMENT, ClickModel, ClickState, click_state, register
+from recurrank._compiled import inner, natural
+from recurrank._uniforms import ahead, nth, uniform
+from recurrank.clicks.model import DOCUMENT, ClickModel, ClickState, click_state, register, settle
 
 
 @inner
@@ -21,7 +24,15 @@ def examine(state: ClickState, items: Ints, chi: Floats) -> None:
 @inner
 def sample(state: ClickState, items: Ints, rng: np.random.Generator, clicks: Bools) -> None:
     for k in range(len(items)):
-        clicks[k] = rng.random() < state.attraction[items[k]]
+        clicks[k] = uniform(rng) < state.attraction[items[k]]
+
+
+@inner
+def meet(state: ClickState, items: Ints, rng: Any, clicks: Bools, chi: Floats, best: Floats, lost: Floats) -> int:
+    first, many = ahead(rng, len(items)), 0
+    for k in range(len(items)):
+        many += settle(state.attraction[natural(items[k])], nth(rng, first, k), k, clicks, best, lost)
+    return many
 
 
 class DocumentBased(ClickModel):

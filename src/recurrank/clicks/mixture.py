@@ -15,6 +15,7 @@ from numpy.typing import ArrayLike
 
 from recurrank._arrays import Bools, Floats, Ints, as_probabilities, as_probability
 from recurrank._compiled import inner
+from recurrank._uniforms import uniform
 from recurrank.clicks.model import MIXTURE, ClickModel, ClickState, click_state, register
 
 
@@ -28,12 +29,12 @@ def examine(state: ClickState, items: Ints, chi: Floats) -> None:
 
 @inner
 def sample(state: ClickState, items: Ints, rng: np.random.Generator, clicks: Bools) -> None:
-    by_position = rng.random() < state.table[1, 0]
+    by_position = uniform(rng) < state.table[1, 0]
     clicks[:] = False
     for k in range(len(items)):
         if by_position:
-            clicks[k] = rng.random() < state.table[0, k] * state.attraction[items[k]]
-        elif rng.random() < state.attraction[items[k]]:
+            clicks[k] = uniform(rng) < state.table[0, k] * state.attraction[items[k]]
+        elif uniform(rng) < state.attraction[items[k]]:
             clicks[k] = True
             return
 

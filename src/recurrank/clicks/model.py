@@ -6,6 +6,10 @@ Each model is one file: two compiled functions over a state (a NamedTuple of arr
     examine(state, items, chi)          fills chi[k] with the marginal examination probability of position k
     sample(state, items, rng, clicks)   draws one user's clicks
 
+A third one does both for simulations, with what the ranking loses, as far as a model has no faster way:
+
+    meet(state, items, rng, clicks, chi, best, lost) -> clicks
+
 The models of this package share one type of state, :class:`ClickState`, so that a ranker is compiled once for all of them;
 ``builtin.py`` has the switch. A model of a user's own has a state of its own type. Compiled loops call the :func:`examine` and
 :func:`sample` of this module; numba picks the switch or the user's functions by the type of the state, at compile time.
@@ -22,7 +26,7 @@ from numba.extending import overload
 from numpy.typing import ArrayLike
 
 from recurrank._arrays import Bools, Floats, Ints, as_count
-from recurrank._compiled import PART, contributes
+from recurrank._compiled import PART, contributes, inner, interpreted
 from recurrank.slate import Slate, as_items
 
 if TYPE_CHECKING:
@@ -167,6 +171,31 @@ def sample(state: Any, items: Ints, rng: np.random.Generator, clicks: Bools) -> 
         _compiled[type(state)].compiled_sample(state, items, rng, clicks)
 
 
+@inner
+def settle(expected: float, chance: float, k: int, clicks: Bools, best: Floats, lost: Floats) -> bool:
+    """Click with a probability at position k, and add what is lost there; whether there is a click."""
+    clicks[k] = chance < expected
+    lost[k] += best[k] - expected
+    return bool(chance < expected)
+
+
+@inner
+def account(state: Any, items: Ints, clicks: Bools, chi: Floats, best: Floats, lost: Floats) -> int:
+    """Add v(A*, k) - v(A, k) to ``lost[k]``, so that regret is in expectation; how many clicks there were."""
+    many = 0
+    for k in range(len(items)):
+        lost[k] += best[k] - chi[k] * state.attraction[items[k]]
+        many += clicks[k]
+    return many
+
+
+def meet(state: Any, items: Ints, rng: Any, clicks: Bools, chi: Floats, best: Floats, lost: Floats) -> int:
+    """One user of this state's model: the clicks, how many there are, and what the ranking loses at each position."""
+    examine(state, items, chi)
+    sample(state, items, rng, clicks)
+    return interpreted(account)(state, items, clicks, chi, best, lost)
+
+
 @overload(examine, jit_options=PART, strict=False)
 def _examine(state: Any, items: Any, chi: Any) -> Any:
     own = _compiled[state.instance_class].compiled_examine
@@ -177,3 +206,17 @@ def _examine(state: Any, items: Any, chi: Any) -> Any:
 def _sample(state: Any, items: Any, rng: Any, clicks: Any) -> Any:
     own = _compiled[state.instance_class].compiled_sample
     return lambda state, items, rng, clicks: own(state, items, rng, clicks)
+
+
+@overload(meet, jit_options=PART, strict=False)
+def _meet(state: Any, items: Any, rng: Any, clicks: Any, chi: Any, best: Any, lost: Any) -> Any:
+    own = getattr(_compiled[state.instance_class], "compiled_meet", None)
+    if own is not None:
+        return lambda state, items, rng, clicks, chi, best, lost: own(state, items, rng, clicks, chi, best, lost)
+
+    def generic(state: Any, items: Any, rng: Any, clicks: Any, chi: Any, best: Any, lost: Any) -> int:
+        examine(state, items, chi)
+        sample(state, items, rng, clicks)
+        return account(state, items, clicks, chi, best, lost)
+
+    return generic

@@ -11,8 +11,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from recurrank._arrays import Bools, Floats, Ints, as_probabilities
-from recurrank._compiled import inner
-from recurrank.clicks.model import POSITION, ClickModel, ClickState, click_state, register
+from recurrank._compiled import inner, natural
+from recurrank._uniforms import ahead, nth, uniform
+from recurrank.clicks.model import POSITION, ClickModel, ClickState, click_state, register, settle
 
 
 @inner
@@ -24,7 +25,15 @@ def examine(state: ClickState, items: Ints, chi: Floats) -> None:
 @inner
 def sample(state: ClickState, items: Ints, rng: np.random.Generator, clicks: Bools) -> None:
     for k in range(len(items)):
-        clicks[k] = rng.random() < state.table[0, k] * state.attraction[items[k]]
+        clicks[k] = uniform(rng) < state.table[0, k] * state.attraction[items[k]]
+
+
+@inner
+def meet(state: ClickState, items: Ints, rng: Any, clicks: Bools, chi: Floats, best: Floats, lost: Floats) -> int:
+    first, many = ahead(rng, len(items)), 0
+    for k in range(len(items)):
+        many += settle(state.table[0, k] * state.attraction[natural(items[k])], nth(rng, first, k), k, clicks, best, lost)
+    return many
 
 
 class PositionBased(ClickModel):

@@ -15,6 +15,7 @@ from numpy.typing import ArrayLike
 
 from recurrank._arrays import Bools, Floats, Ints, as_probabilities, as_probability
 from recurrank._compiled import inner
+from recurrank._uniforms import uniform
 from recurrank.clicks.model import SETWISE, ClickModel, ClickState, click_state, register
 
 
@@ -30,7 +31,7 @@ def examine(state: ClickState, items: Ints, chi: Floats) -> None:
 def sample(state: ClickState, items: Ints, rng: np.random.Generator, clicks: Bools) -> None:
     reached = 1.0
     for k in range(len(items)):
-        clicks[k] = rng.random() < reached * state.attraction[items[k]]
+        clicks[k] = uniform(rng) < reached * state.attraction[items[k]]
         reached *= 1 - state.table[0, 0] * state.attraction[items[k]]
 
 

@@ -5,7 +5,7 @@
 | x_e, d                               | a row of ``features``                                       |
 | M_t = I + sigma^-2 sum x x'          | ``Regression.gram``                                         |
 | theta_bar = M^-1 B                   | ``Regression.theta``                                        |
-| U_t(e) = min(x'theta + c sqrt(x'M^-1x), 1) | ``_raw`` before the minimum                           |
+| U_t(e) = min(x'theta + c sqrt(x'M^-1x), 1) | ``measured`` before the minimum                       |
 | A_t                                  | the K items of largest U_t, ties by item number             |
 | C_t                                  | the first click; items down to it are observed              |
 | c                                    | ``width``; by default sqrt(d log(1 + T K / d) + 2 log(T K)) + 1 |
@@ -28,6 +28,8 @@ only its sums.
 *Candidates.* A scan of all items keeps those that could come into the ranking before |theta - theta_s|_{M_s} exceeds a
 margin; widths only shrink. Decisions look at candidates alone until the margin is used up.
 
+*Bounds.* Widths only shrink, and so raw_t <= raw_r + <x, theta_t - theta_r>: most candidates need no more than that.
+
 *The truncation at 1* makes true ties: while K items reach 1, the shown ones are the first K of these by number.
 """
 
@@ -39,7 +41,7 @@ from typing import Annotated, NamedTuple
 import numpy as np
 
 from recurrank._arrays import Bools, Floats, Ints
-from recurrank._compiled import hot, inner
+from recurrank._compiled import hot, inner, natural
 from recurrank.rankers.engines.batches import (
     BATCH,
     CANDIDATES,
@@ -50,6 +52,7 @@ from recurrank.rankers.engines.batches import (
     NO_LIMIT,
     OUTSIDE,
     PRECISION,
+    ROUNDING,
     SCANNED,
     SCANS,
     SPREAD,
@@ -57,6 +60,8 @@ from recurrank.rankers.engines.batches import (
     STALE,
     WIDTH,
     certify,
+    measured,
+    shown,
     since_scan,
 )
 from recurrank.rankers.engines.optimism import insert
@@ -77,7 +82,7 @@ class State(NamedTuple):
     scanned_theta: Floats  # (d,)
     centre: Floats  # (d,) a typical shown item: scores are compared after its own drift is taken out
     candidates: Ints  # (L,) the first CANDIDATES of these are in use, by item number
-    raw: Floats  # (L,) raw scores of the candidates, in their order
+    raw: Floats  # (L,) raw scores of the candidates, in their order, or bounds on those that are not among the best
     distance: Floats  # (L,) at the last scan, |x - centre| in the norm of M^-1
     best: Ints  # (K,) what is shown
     score: Floats  # (K,)
@@ -170,8 +175,12 @@ def decide(state: State) -> None:
             add(state.regression, x, precision * state.seen[k], precision * state.clicked[k])
             state.seen[k] = 0
             state.clicked[k] = 0
+    for i in range(len(state.drift)):  # -theta_r, until the new one is added
+        state.drift[i] = -state.regression.theta[i]
     solve(state.regression)
-    if not _from_candidates(state):
+    for i in range(len(state.drift)):
+        state.drift[i] += state.regression.theta[i]
+    if not _from_last_ranking(state):
         _scan(state)
         _from_candidates(state)
     certify(state)
@@ -181,25 +190,34 @@ def decide(state: State) -> None:
 
 
 @inner
-def _raw(state: State, item: int) -> float:
-    """<x, theta> + c sqrt(x' M^-1 x), before the minimum with 1."""
-    x = state.features[item]
-    square = whiten(state.regression.factor, x, state.z[len(state.best)])
-    return dot(x, state.regression.theta) + float(state.numbers[WIDTH]) * math.sqrt(square)
-
-
-@inner
-def _from_candidates(state: State) -> bool:
-    """The K best candidates; False if something that is not a candidate might belong among them."""
-    size = len(state.best)
-    if state.counts[CANDIDATES] < size:
-        return False
+def _from_candidates(state: State) -> None:
+    """The K best candidates."""
     count = 0
     for c in range(state.counts[CANDIDATES]):
         item = state.candidates[c]
-        raw = _raw(state, item)
-        state.raw[c] = raw
-        count = insert(state.best, state.score, count, item, min(raw, 1.0))
+        state.raw[c] = measured(state, item)[0]
+        count = insert(state.best, state.score, count, item, min(state.raw[c], 1.0))
+
+
+@inner
+def _from_last_ranking(state: State) -> bool:
+    """The K best candidates, when ``drift`` is what theta has moved by since the last ranking; False if others might be better.
+
+    Widths only shrink, so that the score of an item is at most the last one plus <x, drift>: of those that cannot reach the
+    K-th best of the last ranking, and so not the new one, that bound will do.
+    """
+    size, drift = len(state.best), state.drift
+    if state.counts[CANDIDATES] < size:
+        return False
+    for k in range(size):
+        item = state.best[k]
+        insert(state.best, state.score, k, item, min(measured(state, item)[0], 1.0))
+    for c in range(state.counts[CANDIDATES]):
+        item = state.candidates[c]
+        state.raw[c] += dot(state.features[natural(item)], drift) + ROUNDING
+        if min(state.raw[c], 1.0) >= state.score[size - 1] and not shown(state, item):
+            state.raw[c] = measured(state, item)[0]
+            insert(state.best, state.score, size, item, min(state.raw[c], 1.0))
     bar = state.score[size - 1]
     moved, shift = since_scan(state)
     if moved > state.numbers[MARGIN]:
@@ -207,7 +225,7 @@ def _from_candidates(state: State) -> bool:
     # Items beyond LAST were not looked at: fine while K items before them reach 1 and win every tie.
     if state.counts[LAST] < len(state.features) and bar < 1.0:
         return False
-    return bool(bar > state.numbers[OUTSIDE] + shift + 1e-9 or state.counts[CANDIDATES] == len(state.features))
+    return bool(bar > state.numbers[OUTSIDE] + shift + ROUNDING or state.counts[CANDIDATES] == len(state.features))
 
 
 @inner
@@ -224,7 +242,7 @@ def _scan(state: State) -> None:
     margin = max(min(state.numbers[MARGIN] * (1.5 if lasted < 300 else 0.9), 1e3), 1e-9)
     count, reached, last = 0, 0, len(state.features)
     for item in range(len(state.features)):
-        raw = _raw(state, item)
+        raw = measured(state, item)[0]
         state.raw[item] = raw
         reached += raw >= 1.0
         count = insert(state.best, state.score, count, item, min(raw, 1.0))

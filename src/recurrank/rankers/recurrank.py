@@ -48,12 +48,12 @@ from recurrank.rankers.engines.asking import (
     STOP,
     State,
     answered,
+    asked,
     assembled,
     draw,
     drop,
     propensity,
     recall,
-    row_of,
     served,
 )
 from recurrank.rankers.engines.placing import show_leaders, show_tried
@@ -96,11 +96,11 @@ def learn(state: State, slate: Buffer, clicks: Bools) -> bool:
     for i in range(len(slate.marks)):
         if slate.marks[i, 0] < 0:
             break
-        b = row_of(state, slate.marks[i, 0], i)
-        if b < 0 or not 0 <= slate.marks[i, 1] < state.block[b, STOP] - state.block[b, START]:
+        b, entry = asked(state, slate, i)
+        if b < 0:
             state.counts[LATE] += 1
             continue
-        entry, k = state.block[b, START] + slate.marks[i, 1], state.block[b, FIRST]
+        k = state.block[b, FIRST]
         if state.short[entry] == 0 or k >= len(clicks):  # enough is known, or it was never on the screen
             state.counts[SURPLUS] += state.short[entry] == 0
             answered(state, b, entry)
@@ -195,11 +195,9 @@ class RecurRank(Restocking):
         return list(self._blocks)
 
     def knowledge(self) -> Knowledge:
-        blocks = [KnownBlock(b.id, b.first, b.width, b.size, b.phase, b.progress, b.parent, b.opened) for b in self.blocks]
-        history = [
-            KnownBlock(b.id, b.first, b.width, b.items, b.phase, None, b.parent, b.opened, b.closed) for b in self.history
-        ]
-        return Knowledge(blocks, self.state.leaders.tolist(), history)
+        now = [KnownBlock(b.id, b.first, b.width, b.size, b.phase, b.progress, b.parent, b.opened) for b in self.blocks]
+        past = [KnownBlock(b.id, b.first, b.width, b.items, b.phase, None, b.parent, b.opened, b.closed) for b in self.history]
+        return Knowledge(now, self.state.leaders.tolist(), past)
 
     @property
     def feedback(self) -> Feedback:
@@ -326,8 +324,7 @@ class RecurRank(Restocking):
         """Lines 5-8: estimate, order, eliminate, cut, and open the parts that have positions, numbered from ``fresh``."""
         theta, parts = self._judge(block, clicks)
         of_block = (block.id, block.phase, block.first, block.width, block.size, block.parent, block.opened)
-        opened: list[Block] = []
-        first, phase = block.first, block.phase + 1
+        opened, first, phase = list[Block](), block.first, block.phase + 1
         for leaders, members in parts:
             size = len(self.catalogue) if members is None else len(members)
             plan = self._design(members, size, phase)

@@ -8,7 +8,8 @@ import numpy as np
 
 from recurrank._arrays import Bools, Floats, Ints
 from recurrank._compiled import interpreted, loop
-from recurrank.clicks.model import ClickModel, examine, sample
+from recurrank._uniforms import Uniforms
+from recurrank.clicks.model import ClickModel, ClickState, meet
 from recurrank.plugins import plainly
 from recurrank.rankers.dispatch import Buffer, learn, rank
 from recurrank.rankers.ranker import Ranker
@@ -21,7 +22,7 @@ def play(
     rng: np.random.Generator,
     slate: Buffer,
     model: Any,
-    users: np.random.Generator,
+    users: np.random.Generator | Uniforms,
     clicks: Bools,
     chi: Floats,
     best: Floats,
@@ -31,16 +32,13 @@ def play(
 ) -> int:
     """Up to ``rounds`` rounds, stopping after one that makes a decision due; how many were played, negative if one is due.
 
-    ``lost[k]`` grows by v(A*, k) - v(A, k), so that regret is in expectation, and known for every position.
+    ``lost[k]`` grows by v(A*, k) - v(A, k), so that regret is in expectation, and known for every position. ``users`` are a
+    generator, or its next numbers.
     """
     seen = 0
     for t in range(rounds):
         rank(state, rng, slate)
-        examine(model, slate.items, chi)
-        sample(model, slate.items, users, clicks)
-        for k in range(len(chi)):
-            lost[k] += best[k] - chi[k] * model.attraction[slate.items[k]]
-            seen += clicks[k]
+        seen += meet(model, slate.items, users, clicks, chi, best, lost)
         if learn(state, slate, clicks):
             clicked[0] += seen
             return -(t + 1)
@@ -66,7 +64,6 @@ class Simulation:
         if model.positions is not None and model.positions < ranker.positions:
             raise ValueError(f"model: parameters for {model.positions} positions, but the ranker shows {ranker.positions}")
         self.ranker, self.model = ranker, model
-        self.users = stream(seed, "users", ranker.served)
         with plainly():
             self.optimum = model.optimum(ranker.positions)
         self.best = self.optimum.expected
@@ -77,6 +74,9 @@ class Simulation:
         self._compiled = ranker.compiled and model.state is not None
         self._loop = play if self._compiled else interpreted(play)
         self._users = model if model.state is None else model.state
+        rng = stream(seed, "users", ranker.served)
+        buffered = self._compiled and isinstance(model.state, ClickState) and not isinstance(seed, np.random.Generator)
+        self._chance: Any = Uniforms.of(rng, ranker.positions) if buffered else rng
         self._clicks = np.zeros(ranker.positions, np.bool_)
         self._chi = np.zeros(ranker.positions)
         self._slate = Buffer.empty(ranker.positions)
@@ -111,7 +111,7 @@ class Simulation:
             rng,
             self._slate,
             self._users,
-            self.users,
+            self._chance,
             self._clicks,
             self._chi,
             self.best,

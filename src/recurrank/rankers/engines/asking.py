@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from recurrank._arrays import Floats, Ints
-from recurrank._compiled import hot, inner
+from recurrank._compiled import hot, inner, natural
 from recurrank.rankers.blocks import Block
 from recurrank.rankers.engines.propensity import FIRST, one_tried_per_block
 from recurrank.rankers.ranker import Buffer, Feedback
@@ -80,14 +80,14 @@ def draw(state: State, rng: np.random.Generator, b: int) -> int:
     while start + STRIDE <= stop:  # long strides first, each summed in a few instructions
         several = 0
         for e in range(start, start + STRIDE):
-            several += share[e]
+            several += share[natural(e)]
         if at < several:
             break
         at -= several
         start += STRIDE
     entry, below = start, 0
     for e in range(start, min(start + STRIDE, stop)):  # all of them: where a search ends is not predicted, and costs more
-        below += share[e]
+        below += share[natural(e)]
         entry += below <= at
     if not again:
         state.left[entry] -= 1
@@ -108,6 +108,15 @@ def row_of(state: State, block: int, guess: int) -> int:
 
 
 @inner
+def asked(state: State, slate: Buffer, i: int) -> tuple[int, int]:
+    """The row of the block that made the i-th mark of a slate, and the explored item that it names; -1 if that is closed."""
+    b = row_of(state, slate.marks[i, 0], i)
+    if b < 0 or not 0 <= slate.marks[i, 1] < state.block[b, STOP] - state.block[b, START]:
+        return -1, -1
+    return b, state.block[b, START] + slate.marks[i, 1]
+
+
+@inner
 def answered(state: State, b: int, entry: int) -> None:
     """One slate less is out: if its item is short of answers, there is one more to ask for."""
     if state.out[entry] > 0:
@@ -120,13 +129,11 @@ def answered(state: State, b: int, entry: int) -> None:
 @hot
 def served(state: State, slate: Buffer) -> None:
     """What ``rank`` does to the state when it draws this slate."""
-    marks = slate.marks
-    for i in range(len(marks)):
-        if marks[i, 0] < 0:
+    for i in range(len(slate.marks)):
+        if slate.marks[i, 0] < 0:
             break
-        b = row_of(state, marks[i, 0], i)
-        if b >= 0 and 0 <= marks[i, 1] < state.block[b, STOP] - state.block[b, START]:
-            entry = state.block[b, START] + marks[i, 1]
+        b, entry = asked(state, slate, i)
+        if b >= 0:
             if state.short[entry] > state.out[entry]:
                 state.left[entry] -= 1
                 state.open[b] -= 1
@@ -136,13 +143,12 @@ def served(state: State, slate: Buffer) -> None:
 @hot
 def drop(state: State, slate: Buffer) -> None:
     """The reverse, for a slate whose answer will not come."""
-    marks = slate.marks
-    for i in range(len(marks)):
-        if marks[i, 0] < 0:
+    for i in range(len(slate.marks)):
+        if slate.marks[i, 0] < 0:
             break
-        b = row_of(state, marks[i, 0], i)
-        if b >= 0 and 0 <= marks[i, 1] < state.block[b, STOP] - state.block[b, START]:
-            answered(state, b, state.block[b, START] + marks[i, 1])
+        b, entry = asked(state, slate, i)
+        if b >= 0:
+            answered(state, b, entry)
 
 
 @hot

@@ -9,7 +9,7 @@ import math
 from typing import Any
 
 from recurrank._arrays import Floats
-from recurrank._compiled import inner
+from recurrank._compiled import inner, natural
 from recurrank.rankers.engines.regression import dot, whiten
 
 WIDTH, PRECISION, DRIFT_LIMIT, SPREAD_LIMIT, SPREAD, MARGIN, OUTSIDE = range(7)
@@ -17,6 +17,16 @@ WIDTH, PRECISION, DRIFT_LIMIT, SPREAD_LIMIT, SPREAD, MARGIN, OUTSIDE = range(7)
 BATCH, STALE, CANDIDATES, LAST, SCANNED, SCANS, DECISIONS = range(7)
 """Places in ``State.counts``."""
 NO_LIMIT = 1e300
+ROUNDING = 1e-9
+"""Scores that are closer than this are not told apart by bounds, which are sums of rounded numbers."""
+
+
+@inner
+def measured(state: Any, item: int) -> tuple[float, float]:
+    """<x, theta> + c sqrt(x' M^-1 x), before the minimum with 1, and that root; leaves z in the scratch row."""
+    x = state.features[natural(item)]
+    width = math.sqrt(whiten(state.regression.factor, x, state.z[len(state.best)]))
+    return dot(x, state.regression.theta) + float(state.numbers[WIDTH]) * width, width
 
 
 @inner
@@ -58,16 +68,19 @@ def certify(state: Any) -> None:
             above = state.score[k - 1]
             if above < 1.0:
                 drift, shrink = _pair(state, drift, shrink, k - 1, state.features[state.best[k]], above - raw)
-    last = state.best[size - 1]
+    last, longest = state.best[size - 1], math.sqrt(state.length[size - 1])
     for index in range(state.counts[CANDIDATES]):
-        item = state.candidates[index]
-        if _shown(state, item):
+        item, most = state.candidates[index], state.raw[index]
+        if bar >= 1.0 and item > last:  # it loses the tie anyway
             continue
-        x, raw = state.features[item], state.raw[index]
+        # c |z| <= most - <x, theta>, as most is a bound on the score: does what follows from that leave the limits alone?
+        x = state.features[natural(item)]
+        own = max(most - dot(x, theta), 0.0) / c if c > 0 else NO_LIMIT
         if bar < 1.0:  # must stay below the last shown one
-            drift, shrink = _pair(state, drift, shrink, size - 1, x, bar - raw)
-        elif item < last:  # must stay below 1; if it comes after the last shown one it loses the tie anyway
-            own = math.sqrt(whiten(factor, x, state.z[size]))
+            if bar - most < (2 + ROUNDING) * max(drift * (own + longest), shrink * c * longest) and not shown(state, item):
+                drift, shrink = _pair(state, drift, shrink, size - 1, x, bar - measured(state, item)[0])
+        elif 1.0 - most < (1 + ROUNDING) * drift * own and not shown(state, item):  # must stay below 1
+            raw, own = measured(state, item)
             drift = min(drift, (1.0 - raw) / own) if own > 0 else drift
     state.numbers[DRIFT_LIMIT] = 0.999 * drift * drift if drift < 1e150 else NO_LIMIT
     # 1 - 1/sqrt(1 + S) <= shrink
@@ -99,7 +112,7 @@ def _pair(state: Any, drift: float, shrink: float, k: int, x: Floats, gap: float
 
 
 @inner
-def _shown(state: Any, item: int) -> bool:
+def shown(state: Any, item: int) -> bool:
     shown = False
     for k in range(len(state.best)):
         shown |= state.best[k] == item

@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 from recurrank._arrays import Ints
-from recurrank._compiled import inner
+from recurrank._compiled import inner, natural
 
 
 @inner
 def show_tried(items: Ints, leaders: Ints, first: int, stop: int, tried: int) -> None:
     """The tried item at ``first``, and the leaders in order below it: those above its own position move down by one."""
-    items[first] = tried
-    k = first
-    while k < stop - 1 and leaders[k] != tried:
-        items[k + 1] = leaders[k]
-        k += 1
-    show_leaders(items, leaders, k + 1, stop)
+    items[natural(first)], below = tried, False
+    before = leaders[natural(first)]
+    for k in range(first + 1, stop):  # all of them: where a search ends is not predicted, and costs more
+        below |= before == tried
+        here = leaders[natural(k)]
+        items[natural(k)] = here if below else before
+        before = here
 
 
 @inner
 def show_leaders(items: Ints, leaders: Ints, first: int, stop: int) -> None:
     """The leaders in order."""
     for k in range(first, stop):
-        items[k] = leaders[k]
+        items[natural(k)] = leaders[natural(k)]

@@ -57,8 +57,9 @@ def add(regression: Regression, x: Floats, weight: float, response: float) -> No
     """M += weight x x',  b += response x."""
     gram, low = regression.gram, regression.gram_low
     for i in range(len(x)):
-        for j in range(len(x)):
+        for j in range(i + 1):
             gram[i, j], low[i, j] = add_compensated(gram[i, j], low[i, j], weight * (x[i] * x[j]))
+            gram[j, i], low[j, i] = gram[i, j], low[i, j]
         regression.target[i], regression.target_low[i] = add_compensated(
             regression.target[i], regression.target_low[i], response * x[i]
         )
