@@ -105,7 +105,7 @@ class PlainRanker(Ranker):
 
     def _copied(self, into: Any) -> Any:
         features = self.catalogue.features
-        return copy.deepcopy(self.state, {id(features): features})
+        return copy.deepcopy(self._state, {id(features): features})
 
     def _packed(self, value: Any, path: str, arrays: dict[str, np.ndarray[Any, Any]]) -> Any:
         """A value as JSON, with its arrays beside it; ValueError for what is not data."""

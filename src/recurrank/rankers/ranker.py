@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import weakref
 from collections.abc import Callable
 from typing import Any, ClassVar, NamedTuple, Self
 
@@ -104,7 +105,9 @@ class Ranker:
     """Large tables of the state, of which its field ``changes`` tells what has changed (``engines/tracking.py``)."""
     short_slates: bool = False
     """Whether a slate may show fewer items than there are positions."""
-    state: Any
+    _state: Any
+    _sharing: weakref.WeakSet[Ranker] | None = None
+    """The rankers that have this state in common until they change it, this one among them; None: nobody else has it."""
 
     def __init__(self, features: ArrayLike | Catalogue, positions: int, rounds: int, seed: Seed) -> None:
         self.catalogue = as_catalogue(features)
@@ -124,6 +127,26 @@ class Ranker:
     def takes_any_slate(cls) -> bool:
         """Whether it can tell the probability of, and learn from, a slate that it did not rank."""
         return cls.compiled_propensity is not None
+
+    @property
+    def state(self) -> Any:
+        """What changes from round to round, as arrays that no other ranker has: a copy's are made when they are asked for."""
+        if self._sharing is not None:
+            self._separate(self._sharing)
+        return self._state
+
+    @state.setter
+    def state(self, state: Any) -> None:
+        sharing, self._state, self._sharing = self._sharing, state, None
+        if sharing is not None:
+            sharing.discard(self)
+
+    def _separate(self, sharing: weakref.WeakSet[Ranker]) -> None:
+        """Stop sharing the state. The last one to do so keeps the arrays; the others leave when they have copied them."""
+        self.state = self._copied(None) if len(sharing) > 1 else self._state
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), "_state": self.state, "_sharing": None}
 
     @functools.cached_property
     def identity(self) -> str:
@@ -251,7 +274,8 @@ class Ranker:
     def copy(self, seed: Seed = None, *, into: Self | None = None) -> Self:
         """Another ranker that has learned the same, and takes this one's slates as well as its own.
 
-        It shares the catalogue and everything that never changes, and copies only the rest.
+        It shares the catalogue and everything that never changes. The state is shared as well until one of the two changes it
+        or is asked for it, and then copied, unless the other is gone. In the memory of an earlier copy it is copied at once.
 
         Args:
             seed: of its random choices from here on; by default they are the ones that this ranker would make.
@@ -259,8 +283,14 @@ class Ranker:
 
         """
         other = object.__new__(type(self))
-        vars(other).update(vars(self))
-        other.state, other._options = self._copied(None if into is None else into.state), dict(self._options)
+        vars(other).update(vars(self), _sharing=None, _options=dict(self._options))
+        if into is not None:
+            other._state = self._copied(into._reusable())
+        else:
+            if self._sharing is None:
+                self._sharing = weakref.WeakSet([self])
+            self._sharing.add(other)
+            other._sharing = self._sharing
         other._buffer, other._before = Buffer.empty(self.positions), np.zeros(2 * self.positions)
         other.rng = np.random.Generator(np.random.PCG64(0 if seed is None else sequence(seed, "ranker")))
         if seed is None:
@@ -282,8 +312,12 @@ class Ranker:
         self.state = unflatten(self.state, self.from_catalogue, arrays)
 
     def _copied(self, into: Any) -> Any:
-        """The state with arrays of its own, in the memory of the state ``into`` where that has room."""
-        return copied(self.state, self.from_catalogue, into, self.tracked)
+        """``_state`` with arrays of its own, in the memory of the state ``into`` where that has room."""
+        return copied(self._state, self.from_catalogue, into, self.tracked)
+
+    def _reusable(self) -> Any:
+        """The state, to be overwritten; None if others share it."""
+        return self._state if self._sharing is None or len(self._sharing) == 1 else None
 
     def _answer_of(self, slate: Slate, clicks: ArrayLike, seen: ArrayLike | None) -> Bools:
         """The clicks above the first position that was neither seen nor clicked; ValueError for what will not do."""

@@ -347,7 +347,7 @@ class TopRank(Ranker):
 
     def _copied(self, into: Any) -> Any:
         """Of two long tables, mostly empty, only the beginnings are copied; three fields need no copy at all."""
-        state, items = self.state, len(self.state.clicks)
+        state, items = self._state, len(self._state.clicks)
         never_changed = "column", "needed"
         apart = {
             "log": _beginning(state, into, "log", LOGGED),
