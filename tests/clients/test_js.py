@@ -80,6 +80,7 @@ def test_what_a_page_could_not_deliver_the_next_one_does(service, shop, site, op
     page.wait_for_function("Object.keys(localStorage).length === 1")
     context = page.context
     page.close()
+    time.sleep(1)  # what the page sends while it closes fails, too
     context.set_offline(False)
     assert status(shop)["learned"] == 0
     page = context.new_page()

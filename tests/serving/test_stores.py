@@ -43,6 +43,8 @@ def test_a_store_of_an_older_version_opens_and_folds_to_the_same_states(tmp_path
             assert service.create(name, hosted.spec, hosted.catalogue) is False  # asked for again, it is the same ranker
             arrays, kept = fold.ranker.pack()[1], hosted.fold.ranker.pack()[1]
             rounded = [array for array in kept if kept[array].dtype.kind == "f"]  # their last bits depend on the processor
+            if name == "cascade-linucb":
+                del before["arrays"]["state.raw"]  # scores, which became bounds that are not saved
             for found, source in ((fold, "the log alone"), (hosted.fold, "the newest snapshot and the log after it")):
                 now = writer.learned(found)
                 exact = {array: digest for array, digest in before["arrays"].items() if array not in rounded}

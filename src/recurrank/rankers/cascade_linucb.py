@@ -36,7 +36,7 @@ margin; widths only shrink. Decisions look at candidates alone until the margin 
 from __future__ import annotations
 
 import math
-from typing import Annotated, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
@@ -184,6 +184,7 @@ def decide(state: State) -> None:
         _scan(state)
         _from_candidates(state)
     certify(state)
+    state.z[len(state.best)] = 0.0  # states do not depend on which bounds were looked into
     state.counts[BATCH] += 1
     state.counts[DECISIONS] += 1
     state.counts[STALE] = 0
@@ -349,6 +350,18 @@ class CascadeLinUCB(Ranker):
             numbers=numbers,
             counts=counts,
         )
+
+    def pack(self) -> tuple[dict[str, Any], dict[str, np.ndarray[Any, Any]]]:
+        """All but the bounds: any will do, and older versions kept the scores themselves."""
+        values, arrays = super().pack()
+        del arrays["state.raw"]
+        return values, arrays
+
+    def unpack(self, values: dict[str, Any], arrays: dict[str, np.ndarray[Any, Any]]) -> None:
+        whitened = arrays["state.z"].copy()
+        whitened[-1] = 0.0  # older versions left something there
+        bounds = np.full(len(self.catalogue), NO_LIMIT)  # of the next decision, which finds the scores
+        super().unpack(values, {**arrays, "state.z": whitened, "state.raw": bounds})
 
 
 register(State, CascadeLinUCB)

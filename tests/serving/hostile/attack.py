@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import threading
 import time
@@ -61,8 +62,11 @@ class Watch:
 
 def children(pid: int) -> list[int]:
     """The child processes of a process."""
-    found = (path.read_text() for path in Path(f"/proc/{pid}/task").glob("*/children") if path.exists())
-    return [int(child) for text in found for child in text.split()]
+    found = []
+    for path in Path(f"/proc/{pid}/task").glob("*/children"):
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # threads end meanwhile
+            found += path.read_text().split()
+    return [int(child) for child in found]
 
 
 def _resident(pid: int) -> int:
