@@ -30,7 +30,7 @@ SPLITS = 10
 
 
 def run() -> list[Figure]:
-    """20 runs in each of 13 environments; then rankers that are as good as the baseline, and 20 % better ones."""
+    """20 runs in each of 13 environments; then rankers that are as good as the baseline."""
     pairs = [(name, _Pair(environment, run, name)) for name, environment in environments().items() for run in range(RUNS)]
     figures = [_kept(pairs, share, budget) for share, budget in CASES]
     return [*figures, *_false(pairs), *_reached(pairs)]

@@ -142,6 +142,9 @@ def test_a_subject_is_on_no_page_and_in_no_export(tmp_path):
     whose = [WHO, OTHER]
     for number, line in enumerate(lines):  # as whoever joins them with other data adds it
         line |= {"client_id": whose[number % 2], "event_attributes": {"object": {"user": [whose[number % 2]]}}}
+    for line in lines:
+        if "query_response_hit_ids" in line:
+            line["query_response_hit_ids"].append("7")
     (tmp_path / "export.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     exports = [tmp_path / "export.parquet", tmp_path / "export.jsonl"]
     done = erase(store, WHO, exports=exports)
@@ -150,6 +153,7 @@ def test_a_subject_is_on_no_page_and_in_no_export(tmp_path):
     left = [json.loads(line) for line in (tmp_path / "export.jsonl").read_text().splitlines()]
     assert left[1::2] == lines[1::2]
     assert [line["query_id"] for line in left] == [line["query_id"] for line in lines]
+    assert erase(store, "7", exports=exports).exports == dict.fromkeys(map(str, exports), 0)  # an item is called so
     store.close()
     assert WHO.encode() not in files(tmp_path)
     assert OTHER.encode() in files(tmp_path)

@@ -377,3 +377,51 @@ def test_old_events_leave_the_log(algorithm, tmp_path):
         assert next(row["items"] for row in rows if row["slate"] == early.slate) == early.items
     finally:
         service.close()
+
+
+@pytest.mark.parametrize("algorithm", BOTH)
+def test_a_mode_whose_event_has_left_the_log(algorithm, tmp_path):
+    """Items never changed, the mode did, and that event is gone: after a restart slates are drawn, and modes change."""
+    address = f"sqlite:///{tmp_path}/x.db"
+    store = open_store(address)
+    retention = Retention(store, address, Policy(events=20), work=answer)
+    service = Service(store, seed=0, start=False, settings=Settings(refresh=0, snapshot_seconds=0.0), retention=retention)
+    try:
+        service.create("shop", spec(algorithm), CATALOGUE)
+        service.set_rollout("shop", lambda _: RolloutSettings(mode="share", share=1.0))
+        for _ in range(40):
+            slate = service.rank("shop", asked=Asked(baseline=CATALOGUE.ids)).slate
+            service.feedback([Report(slate, (0,), True)])
+            service.step()
+        assert retention.step() > 0
+        assert service.store.changes(service.hosted("shop").stored.number, 0) == []
+    finally:
+        service.close()
+    service = stepped(address)
+    try:
+        assert len(service.rank("shop", asked=Asked(baseline=CATALOGUE.ids)).items) == K
+        service.set_rollout("shop", lambda _: RolloutSettings(mode="full"))
+        assert service.change_items("shop", Wanted(remove=["i0"])).items == 8
+        assert "i0" not in service.rank("shop").items
+    finally:
+        service.close()
+
+
+def test_sizes_are_judged_change_by_change(tmp_path):
+    """Two changes that are fine one after the other are so for a server that learns of both at once."""
+    address = f"sqlite:///{tmp_path}/x.db"
+    service = stepped(address)
+    try:
+        service.create("shop", spec("balanced"), CATALOGUE)
+        with pytest.raises(ValueError, match="5e\\+07 is more than a million times"):
+            service.change_items("shop", Wanted(["large"], np.array([[5e7, 1.0]])))
+        for name, size in (("large", 1e4), ("larger", 1e8)):
+            service.change_items("shop", Wanted([name], np.array([[size, 1.0]])))
+    finally:
+        service.store.close()  # and not the service, which would take a snapshot
+    service = stepped(address)
+    try:
+        assert service.registry.broken == {}
+        assert set(service.rank("shop").items) <= {*CATALOGUE.ids, "large", "larger"}
+    finally:
+        service.close()

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from recurrank.serving.audit import replay
 from recurrank.serving.fold import new_fold
 from recurrank.serving.history import History
 from recurrank.serving.service import Service
@@ -36,6 +37,7 @@ def test_a_store_of_an_older_version_opens_and_folds_to_the_same_states(tmp_path
     try:
         assert verify(service.store).faults == []
         assert service.names() == sorted(wanted)
+        assert [replay(service.store, one).faults for one in service.store.rankers() if one.name == "cascade-linucb"] == [[]]
         for name, before in wanted.items():
             hosted = service.hosted(name)
             fold = new_fold(hosted.spec, hosted.catalogue)

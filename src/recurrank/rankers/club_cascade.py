@@ -20,7 +20,7 @@ deletions leave the cluster connected, which a search that stops early finds out
 alpha is of order sqrt(D / lambda_x), where lambda_x is the smallest eigenvalue of E[x x']: D for features that point anywhere.
 
 Guarantee: regret O(d sqrt(m T K) log T) with m clusters, under the cascade model with linear attraction. Requests without a
-user have an estimate of their own, and so do all users beyond the first ``users`` together.
+user and users beyond the first ``users`` share one estimate.
 """
 
 from __future__ import annotations
@@ -260,7 +260,7 @@ class CLUBCascade(RequestRanker):
             Option("widths between users that lose their edge; 0: no clusters", least=0, usually=lambda r: (r.width + 1) / 5),
         ] = None,
         beta: Annotated[float | None, Option("width of the upper bounds", least=0, usually=_beta)] = None,
-        users: Annotated[int, Option("the most users that are told apart", least=1, most=20_000)] = 1000,
+        users: Annotated[int, Option("the most users that are told apart", least=1, most=5_000)] = 1000,
     ) -> None:
         self.begin(features, dim, positions, rounds, seed, context, interactions)
         (self.ridge,) = self.record(ridge=ridge)

@@ -275,7 +275,9 @@ class Ranker:
         """Another ranker that has learned the same, and takes this one's slates as well as its own.
 
         It shares the catalogue and everything that never changes. The state is shared as well until one of the two changes it
-        or is asked for it, and then copied, unless the other is gone. In the memory of an earlier copy it is copied at once.
+        or is asked for it, and then copied, unless the other is gone. In the memory of an earlier copy it is copied at once,
+        and so is the small state of a ranker of requests. Arrays that were taken from ``state`` before may belong to either:
+        take ``state`` anew after a copy.
 
         Args:
             seed: of its random choices from here on; by default they are the ones that this ranker would make.

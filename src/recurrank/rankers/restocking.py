@@ -26,15 +26,19 @@ class Restocking(Ranker):
 
     def add(self, ids: Sequence[Name], features: ArrayLike) -> None:
         """New items for the catalogue; ValueError, and no change, if one is there already."""
-        self.restock(Stock.of(self.catalogue).added(ids, features))
+        self._change(Stock.of(self.catalogue).added(ids, features))
 
     def update(self, ids: Sequence[Name], features: ArrayLike) -> None:
         """Other features for items of the catalogue."""
-        self.restock(Stock.of(self.catalogue).updated(ids, features))
+        self._change(Stock.of(self.catalogue).updated(ids, features))
 
     def remove(self, ids: Iterable[Name]) -> None:
         """Items leave the catalogue, and are not shown again; ValueError, and no change, if fewer are left than positions."""
-        self.restock(Stock.of(self.catalogue).removed(ids))
+        self._change(Stock.of(self.catalogue).removed(ids))
+
+    def _change(self, stock: Stock) -> None:
+        self.check_scale(stock)
+        self.restock(stock)
 
     @property
     def restocked(self) -> bool:
@@ -50,15 +54,20 @@ class Restocking(Ranker):
         """Rank the items of this stock from now on, which is shared, not copied; ValueError if they are too few."""
         if len(stock) < self.positions:
             raise ValueError(f"ids: {len(stock)} items would be left for {self.positions} positions; leave at least as many")
-        before, after = (np.abs(features).max(axis=0) for features in (self.catalogue.features, stock.features))
-        if (after > np.where(before > 0, TIMES * before, LARGEST)).any():
-            value = after[np.argmax(after / np.maximum(before, 1 / LARGEST))]
-            raise ValueError(
-                f"features: {value:g} is more than a million times as large as any before; give items of one scale"
-            )
         self.identity  # noqa: B018  # of the catalogue that it was made on
         self._settle()
         self.begin_with(stock)
+
+    def check_scale(self, stock: Stock) -> None:
+        """ValueError if one change would bring items that are far larger than all before."""
+        before, after = (
+            np.abs(features).max(axis=0).astype(np.float64) for features in (self.catalogue.features, stock.features)
+        )
+        large = after > np.where(before > 0, TIMES * np.minimum(before, LARGEST / TIMES), LARGEST)
+        if large.any():
+            raise ValueError(
+                f"features: {after[large].max():g} is more than a million times as large as any before; give items of one scale"
+            )
 
     def begin_with(self, stock: Stock) -> None:
         """Keep what can be kept, and rank these items."""

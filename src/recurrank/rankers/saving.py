@@ -78,7 +78,12 @@ def load(blob: bytes, features: ArrayLike | Catalogue | None = None) -> Ranker:
     )
     ranker.identity, ranker.served = header["identity"], header["served"]
     ranker.rng.bit_generator.state = header["random"]
-    ranker.unpack(header["values"], _arrays(header["arrays"], body))
+    try:
+        ranker.unpack(header["values"], _arrays(header["arrays"], body))
+    except KeyError as error:
+        raise ValueError(
+            f"saved ranker: it has no {error.args[0]!r}; states of {ranker.name!r} have changed since; learn anew"
+        ) from error
     return ranker
 
 

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from recurrank.serving.events import CHANGES, Event, Kind, names_of, shown_in, unpack_chances, unpack_clicks, unpack_seen
 from recurrank.serving.fold import Fold, digest_of, intact, new_fold, unpack_catalogue
-from recurrank.serving.history import History, load_fold
+from recurrank.serving.history import History, agrees, load_fold
 from recurrank.serving.spec import LoggedSpec
 from recurrank.serving.store.base import Pin, Store, StoredRanker
 from recurrank.serving.trial import trial_of
@@ -55,7 +55,7 @@ def replay(store: Store, stored: StoredRanker, archive: str | None = None) -> Fi
             for start, stop in itertools.pairwise([0, *ends, len(part)]):
                 fold.apply(part[start:stop])
                 there = kept.get(fold.seq)
-                if there is not None and intact(stored.number, *there) and fold.save() != there.state:
+                if there is not None and intact(stored.number, *there) and not agrees(store, stored, fold, there):
                     faults.append(f"the snapshot after event {fold.seq} is not what the log gives")
                     kept.pop(fold.seq)  # said once
     except ValueError as error:

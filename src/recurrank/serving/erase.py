@@ -22,6 +22,10 @@ from recurrank.serving.trial import erased, forgotten, has_trial, trial_of
 
 CHUNK, TOGETHER = 10_000, 256
 """Events read at a time, and changed in one transaction."""
+EXPORTED = frozenset(
+    ["application", "query_id", "timestamp", "user_query", "query_response_hit_ids", "action_name", "object_id", "ordinal"]
+)
+"""Fields of JSON lines that ``logs/formats/ubi.py`` writes: no subject is in them."""
 
 
 class Erased(NamedTuple):
@@ -42,8 +46,8 @@ def erase(store: Store, subject: str, archive: str | None = None, exports: Seque
     for path in exports:
         _check_export(path)
     erasing, where = _Erasing(store, subject), archive or store.floor().archive
+    logged = erasing.log()  # first: what is archived meanwhile comes from there
     archived = Archive(where).replace(erasing.without) if where else 0
-    logged = erasing.log()
     return Erased(logged, archived, {str(path): _erase_export(path, subject) for path in exports})
 
 
@@ -91,7 +95,8 @@ def _check_export(path: Path) -> None:
         return
     try:
         with path.open(encoding="utf-8") as file:
-            first = json.loads(file.readline())
+            line = file.readline()
+            first = json.loads(line) if line else {}
     except (OSError, ValueError):
         first = None
     if not isinstance(first, dict):
@@ -129,7 +134,7 @@ def _erase_table(path: Path, subject: str, partial: Path) -> int:
 
 
 def _erase_lines(path: Path, subject: str, partial: Path) -> int:
-    """Whichever field it is in: UBI has it as ``client_id`` or ``user_id``, if whoever added to an export wrote it."""
+    """Whichever field it is in that somebody has added: UBI has ``client_id`` and ``user_id``, our export writes neither."""
     count = 0
     with path.open(encoding="utf-8") as source, partial.open("w", encoding="utf-8") as target:
         for line in source:
@@ -141,9 +146,9 @@ def _erase_lines(path: Path, subject: str, partial: Path) -> int:
 
 
 def _cleared(value: Any, subject: str) -> Any:
-    """The same with null for the subject."""
+    """The same with null for the subject, but for the fields that our export writes: an item may be called as a subject is."""
     if isinstance(value, dict):
-        return {key: _cleared(one, subject) for key, one in value.items() if key != subject}
+        return {key: one if key in EXPORTED else _cleared(one, subject) for key, one in value.items() if key != subject}
     if isinstance(value, list):
         return [_cleared(one, subject) for one in value]
     return None if value == subject else value

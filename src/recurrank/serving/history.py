@@ -10,7 +10,7 @@ from recurrank.serving import chain
 from recurrank.serving.archive import Archive
 from recurrank.serving.changes import FirstStock, Stocked, stocked_at
 from recurrank.serving.events import Event, Kind
-from recurrank.serving.fold import Fold, new_fold
+from recurrank.serving.fold import Fold, new_fold, unpack_catalogue
 from recurrank.serving.request_fold import RequestFold
 from recurrank.serving.restocking_fold import RestockingFold
 from recurrank.serving.spec import LoggedSpec
@@ -109,6 +109,18 @@ def load_fold(store: Store, stored: StoredRanker, spec: LoggedSpec, catalogue: C
     if spec.items_change:
         return RestockingFold.restore(snapshot.state, FirstStock(catalogue), stock_at, spec.streams, spec.rollout)
     return Fold.load(snapshot.state, catalogue, spec.streams, spec.rollout)
+
+
+def agrees(store: Store, stored: StoredRanker, fold: Fold, snapshot: Snapshot) -> bool:
+    """Whether a snapshot is what a fold of the log gives, in this version's form: older ones kept more of some states."""
+    found = fold.save()
+    if found == snapshot.state:
+        return True
+    spec, catalogue = LoggedSpec.unpack(stored.config), unpack_catalogue(store.catalogue(stored.number))
+    try:
+        return load_fold(store, stored, spec, catalogue, snapshot).save() == found
+    except ValueError:  # of another format
+        return False
 
 
 def first_fold(store: Store, stored: StoredRanker, spec: LoggedSpec, catalogue: Catalogue) -> Fold:

@@ -101,8 +101,14 @@ class HostedStock(HostedRanker):
 
     # ------------------------------------------------------------------------------------------------ the view
 
+    def changed_to(self, stock: Stock) -> RequestRanker | Restocking:
+        """:meth:`restocked` for a change that somebody asks for; ValueError if the items will not do."""
+        if isinstance(self._view, Restocking):
+            self._view.check_scale(stock)
+        return self.restocked(stock)
+
     def restocked(self, stock: Stock) -> RequestRanker | Restocking:
-        """A copy of the view that ranks these items; ValueError if they will not do."""
+        """A copy of the view that ranks these items."""
         with self._drawing:
             view = self._view.copy()
         view.restock(stock)

@@ -57,13 +57,15 @@ class RestockingFold(Fold):
         super()._fold(events[start:])
 
     def _change(self, event: Event) -> None:
-        before, self.stocked = self.stocked.stock, self.stocked.after([event])
-        stock = self.stocked.stock
+        before, stocked = self.stocked.stock, self.stocked.after([event])
+        stock = stocked.stock
         if stock is before:
+            self.stocked = stocked
             return
         gone, size = left(before, stock), len(stock.features)
         same = np.setdiff1d(self.ranker.unchanged(stock), gone)
         self.ranker.restock(stock)
+        self.stocked = stocked
         self.shown, self.clicked = (carried_counts(counts, gone, size) for counts in (self.shown, self.clicked))
         since = np.full(size, event.seq)
         since[same] = self.since[same]
@@ -101,6 +103,8 @@ class RestockingFold(Fold):
             if version != FORMAT:  # the items are what they were
                 fold = cls.load(state, first.origin, streams, rollout)
                 assert isinstance(fold, RestockingFold)
+                # a change of the mode is all that can have happened to it, and that event may have left the log
+                fold.stocked = fold.stocked._replace(seq=fold.experiment.rollout.seq)
                 return fold
             stock, since, *compared = more
             stocked = stock_at(stock)

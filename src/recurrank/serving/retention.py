@@ -99,7 +99,8 @@ class Retention:
         failed: why the last step failed; None if it did not.
         floor: the last event that is not in the log any more.
         removed: events removed by this process.
-        length: of the log, in events or seconds, over what is asked; 1 or a little more where all is well, 0 where all stays.
+        length: of the log, in events or seconds, over what is asked; a little more than 1 where all is well (up to 2 with
+            a day, as whole days are archived), 0 where all stays.
         looked: when the last step ended well, by the wall clock.
         size: bytes that the store takes on disk, as of the last look.
         disk: bytes of the disk that the store's file is on, all and free; None where it is not a file.
@@ -168,6 +169,9 @@ class Retention:
                 floor = raised
                 with span("retention: remove", until=floor.seq):
                     self._clear(floor)
+            else:
+                if self._cleared == floor.seq:  # nothing has to go: what failed before has been done
+                    self.failed = self._waits = None
         self.floor, self.looked = floor.seq, time.time()
         self._sweep()
         self._worker.rest()
@@ -193,9 +197,10 @@ class Retention:
             self._urgent = self.length > URGENT
             return target if target - floor.seq >= max(1, events // 10) else floor.seq
         assert seconds is not None
-        oldest = self._store.lines(floor.seq, newest, 1)
+        oldest = self._store.lines(floor.seq, newest - 2, 1)  # the last two stay
         self.length = (time.time() - oldest[0].at) / seconds if oldest else 0.0
         slot = DAY if seconds >= DAY else seconds / 10
+        self._urgent = self.length > URGENT + slot / seconds
         boundary = (time.time() - seconds) // slot * slot
         return min(self._last_before(boundary, floor.seq, newest), newest - 2)  # backups look at the last two
 

@@ -30,7 +30,7 @@ from recurrank.serving.archive import Archive, day_of
 from recurrank.serving.checkpoint import split
 from recurrank.serving.events import CHANGES, Kind
 from recurrank.serving.fold import Fold, intact, unpack_catalogue
-from recurrank.serving.history import CHUNK, first_fold, load_fold
+from recurrank.serving.history import CHUNK, agrees, first_fold, load_fold
 from recurrank.serving.spec import LoggedSpec
 from recurrank.serving.store import Store, StoreError, open_store
 from recurrank.serving.store.base import Floor, Line, Pin, StoredRanker
@@ -137,7 +137,7 @@ def _replay(store: Store, floor: Floor, rankers: list[StoredRanker], start: dict
         snapshot = store.snapshot(stored.number, goal[stored.number])
         if snapshot is None:
             raise ValueError(f"ranker {stored.name!r}: its snapshot after event {goal[stored.number]} is gone")
-        if not intact(stored.number, *snapshot) or folds[stored.number].save() != snapshot.state:
+        if not intact(stored.number, *snapshot) or not agrees(store, stored, folds[stored.number], snapshot):
             raise ValueError(f"ranker {stored.name!r}: the snapshot after event {snapshot.seq} is not what the log gives")
 
 

@@ -205,7 +205,7 @@ class Service:
             done = len(stock), len(changes.add), len(changes.change), len(changes.remove)
             if changes.empty:
                 return ItemsChanged(known.seq, *done)
-            view = hosted.restocked(stock)  # before anything is written: it says what will not do, and takes its time
+            view = hosted.changed_to(stock)  # before anything is written: it says what will not do, and takes its time
             if seq := self._change(hosted, Kind.ITEMS, msgspec.msgpack.encode(changes), known.seq):
                 hosted.take(Stocked(stock, known.rules, seq, seq), view)
                 return ItemsChanged(seq, *done)

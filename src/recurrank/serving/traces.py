@@ -7,6 +7,7 @@ off the application is not wrapped at all, and a span costs a fraction of a micr
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Awaitable, Callable, Iterator, MutableMapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, Protocol
@@ -24,6 +25,8 @@ Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 _ENDPOINTS = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
 _OFF: AbstractContextManager[Any] = nullcontext()
 _tracer: Any = None
+SENDING = 2.0
+"""Seconds that spans may take to be sent when the server ends."""
 
 
 class Application(Protocol):
@@ -40,7 +43,11 @@ class Application(Protocol):
 
 def span(name: str, **attributes: int | str) -> AbstractContextManager[Any]:
     """A span around what is done in it; nothing while traces are off."""
-    return _OFF if _tracer is None else _tracer.start_as_current_span(name, attributes=attributes)
+    tracer = _tracer  # which may become None meanwhile
+    if tracer is None:
+        return _OFF
+    found: AbstractContextManager[Any] = tracer.start_as_current_span(name, attributes=attributes)
+    return found
 
 
 def asked_for(environment: MutableMapping[str, str]) -> bool:
@@ -65,9 +72,13 @@ def traced(application: Application) -> Iterator[Any]:
     if provider is None:
         yield application
         return
-    with tracing(provider):
-        yield Traced(application)
-    provider.shutdown()
+    try:
+        with tracing(provider):
+            yield Traced(application)
+    finally:  # a collector that does not answer must not keep the server from its last snapshots
+        ending = threading.Thread(target=provider.shutdown, daemon=True)
+        ending.start()
+        ending.join(SENDING)
 
 
 @contextmanager

@@ -103,8 +103,13 @@ class Runner:
     def stop(self) -> None:
         """End all of them; from any thread, while the event loop goes on for a last turn."""
         self._ended = True
-        if self._loop is not None and not self._loop.is_closed():
-            self._loop.call_soon_threadsafe(self._end)
+        if self._loop is not None:
+            try:
+                self._loop.call_soon_threadsafe(self._end)
+            except RuntimeError:  # it is closed already
+                for process in self._processes:
+                    with contextlib.suppress(ProcessLookupError):
+                        process.kill()
 
     def _end(self) -> None:
         if self._idle is not None:

@@ -333,33 +333,29 @@ def same_counts(state: Any, a: int, b: int) -> bool:
 def kl_upper(p: float, level: float) -> float:
     """The largest q in [p, 1] with kl(p, q) <= level, kl being the divergence of Bernoulli laws.
 
-    Newton's method. kl(p, .) is convex and increasing: from the right of the solution it never passes it, and from the left it
-    does so once. For small levels it starts from the first terms of the solution's series, with an error of order level^1.5;
-    else from the smaller of two upper bounds. With v the largest x (1 - x) between p and q, kl(p, q) >= (q - p)^2 / 2v; and
+    Newton's method from the right of the solution, where kl(p, .) is convex and increasing: it never passes it. It starts
+    from the smaller of two upper bounds. With v the largest x (1 - x) between p and q, kl(p, q) >= (q - p)^2 / 2v; and
     kl(p, q) >= -H(p) - (1 - p) log(1 - q).
     """
     if p >= 1.0:
         return 1.0
     if p <= 0.0:
         return 1.0 - math.exp(-level)
-    entropy, width = -p * math.log(p) - (1 - p) * math.log(1 - p), math.sqrt(2 * p * (1 - p) * level)
-    if 4 * width < min(p, 1 - p):
-        q = p + width + (1 - 2 * p) * level / 3
-    else:
-        q = p + math.sqrt(level / 2)  # v = 1/4
-        if p >= 0.5:
-            q = p + width
-        elif q < 0.5:
-            q = p + math.sqrt(2 * q * (1 - q) * level)
-        if q > 0.9:
-            q = min(q, 1.0 - math.exp(-(level + entropy) / (1 - p)))
-        if q >= 1.0:  # closer to 1 than a float can be
-            return 1.0
+    entropy = -p * math.log(p) - (1 - p) * math.log(1 - p)
+    q = p + math.sqrt(level / 2)  # v = 1/4
+    if p >= 0.5:
+        q = p + math.sqrt(2 * p * (1 - p) * level)
+    elif q < 0.5:
+        q = p + math.sqrt(2 * q * (1 - q) * level)
+    if q > 0.9:
+        q = min(q, 1.0 - math.exp(-(level + entropy) / (1 - p)))
+    if q >= 1.0:  # closer to 1 than a float can be
+        return 1.0
     for _ in range(40):
         gap = -entropy - p * math.log(q) - (1 - p) * math.log(1 - q) - level
         step = gap * q * (1 - q) / (q - p) if q > p else 0.0
-        q = max(q - step, p)
-        if abs(step) <= 1e-9 * (1 - q) or step * step <= 1e-16 * (q - p):  # the next is at most step^2 / (2 (q - p)), or close
+        q -= max(step, 0.0)
+        if step <= 1e-9 * (1 - q):  # the next would be the square of it
             break
     return q
 
