@@ -55,7 +55,9 @@ class _Pair:
         self.positions, self.seed = len(best), run
         self.rate, found = (float(model.expected(order).sum()) for order in (best, bad))
         other = worst if found > WORSE * self.rate else best
-        mixed = (found - WORSE * self.rate) / (found - float(model.expected(other).sum()))
+        away = found - float(model.expected(other).sum())
+        # where not even these have so few clicks, they are what comes closest
+        mixed = float(np.clip((found - WORSE * self.rate) / away, 0, 1)) if away else 0.0
         self.good = _clicks(model, best, SAMPLE, rng)
         self.bad = np.append(
             _clicks(model, bad, round((1 - mixed) * SAMPLE), rng), _clicks(model, other, round(mixed * SAMPLE), rng)
