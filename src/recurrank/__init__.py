@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from recurrank.simulation.run import Run, simulate
     from recurrank.slate import Slate
 
-__version__ = "0.1.0"
+__version__ = "0.2.0.dev0"
 
 _HOME = {
     "Anchored": "recurrank.rankers.anchored",

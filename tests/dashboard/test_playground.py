@@ -206,7 +206,7 @@ def test_a_worker_that_dies_is_told():
                 os.kill(next(iter(mine._processes)).pid, signal.SIGKILL)
             said.append((name, document))
         mine.stop()
-        await asyncio.wait([mine._starting])  # the next one, which was to be ready: it is not started, or ended too
+        await asyncio.wait([mine._starting])  # the next one, which was to be ready: it is ended too
         await asyncio.gather(*(process.wait() for process in mine._processes))
         return said
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import signal
 import sys
 from asyncio.subprocess import DEVNULL, PIPE, Process
 from collections.abc import AsyncIterator
@@ -114,9 +115,7 @@ class Runner:
     def _end(self) -> None:
         if self._idle is not None:
             self._idle.cancel()
-        if self._starting is not None:
-            self._starting.cancel()
-        for process in self._processes:
+        for process in self._processes:  # one that is just being started ends once it is there
             _kill(process)
 
 
@@ -125,8 +124,12 @@ def _problem(detail: str) -> bytes:
 
 
 def _kill(process: Process) -> None:
-    """End a process and close its pipes at once: the event loop may not go on until it is told of the end."""
-    if process.returncode is None:
-        with contextlib.suppress(ProcessLookupError):
-            process.kill()
-    process._transport.close()  # type: ignore[attr-defined]
+    """End a process, close its pipes and wait for its end, here and now: the event loop may not go on until it is told."""
+    transport: Any = process._transport  # type: ignore[attr-defined]
+    known = transport.get_extra_info("subprocess")
+    transport.close()  # kills it
+    if hasattr(os, "waitid"):
+        with contextlib.suppress(ChildProcessError):
+            os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)  # the event loop's watcher reaps it
+        if known is not None and known.returncode is None:
+            known.returncode = -signal.SIGKILL
