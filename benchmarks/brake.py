@@ -2,7 +2,8 @@
 
 The baseline is the best order. The ranker's order is the one of some hundred random ones that comes closest to 80 % of its
 clicks; where that is not close it is mixed, slate by slate, with the best order or the one of the least attractive items, so
-that the ranker has 80 % in every environment. Clicks per slate are drawn with replacement from a sample of the click model's.
+that the ranker has 80 %. Where no order has so few (some cascades) it has as few as these, and counts as if it had 80 %.
+Clicks per slate are drawn with replacement from a sample of the click model's.
 The brake and the ramp look after every 100 slates, by the library's own compiled test.
 """
 
@@ -161,7 +162,7 @@ def _ramped(budget: float) -> str:
 
 
 def _reached(pairs: list[Any]) -> list[Figure]:
-    """After how many slates a ranker that is as good as the baseline has its share of 50 %."""
+    """How many slates it takes until a ranker as good as the baseline has its share of 50 %."""
     found: dict[str, list[float]] = {}
     for name, pair in pairs:
         reached = pair.braked(pair.good, pair.good, 0.5, 0.02, pair.seed, 4 * HORIZON)[2]

@@ -1,7 +1,7 @@
 """Visitors of a ranker without end: ``python -m benchmarks.stream PORT CONNECTIONS SLATES PARTS``.
 
-Every connection asks for slates one after the other and reports on ten at a time. After each part of the slates a line of JSON
-says how long ``/rank`` took in it. Nothing is kept but counts, so that it can run for hours.
+Every connection asks for slates one after the other and reports on ten at a time. A line of JSON after each part
+of the slates says how long ``/rank`` took in it. Nothing is kept but counts, so that it can run for hours.
 """
 
 from __future__ import annotations
