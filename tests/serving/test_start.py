@@ -37,6 +37,13 @@ def begin(address: str, **changes) -> Service:
     return Service(open_store(address), Time(), seed=1, start=False, settings=settings)
 
 
+def begin_to_learn(address: str, **changes) -> Service:
+    """Wait for the lease, which PostgreSQL frees a moment after the connection of a crashed server is gone."""
+    service = begin(address, **changes)
+    until(lambda: service.learner.learning or service.step() or service.learner.learning)
+    return service
+
+
 def crash(service: Service) -> None:
     """Let go of the store without closing: no snapshot, no checkpoint."""
     service.committer.stop()
@@ -115,7 +122,7 @@ def test_whenever_it_stops_it_starts_with_what_the_log_says(address, seed):
             service.delete(names.pop(0))
         if rng.random() < 0.6:
             (crash if rng.random() < 0.5 else Service.close)(service)
-            service = begin(address, snapshot_events=7)
+            service = begin_to_learn(address, snapshot_events=7)
             assert service.names() == sorted(names)
             same_as_the_log(service)
     service.close()
@@ -188,6 +195,22 @@ class SlowStore(SqliteStore):
         if ranker == 2:
             self.go.wait(30)
         return super().catalogue(ranker)
+
+
+def test_a_ranker_that_is_deleted_while_it_is_opened_does_not_break_the_next_of_its_name(tmp_path, monkeypatch):
+    service = begin(f"sqlite:///{tmp_path}/x.db")
+    service.create("films", CONFIG, CATALOGUE)
+    old, listed = service.hosted("films"), service.store.rankers()
+    service.delete("films")
+    service.create("films", CONFIG, CATALOGUE)
+    real = service.store.rankers
+    answers = iter([listed])  # what a look before the deletion found
+    monkeypatch.setattr(service.store, "rankers", lambda: next(answers, None) or real())
+    service.registry.synchronise(threading.Event())
+    service.registry.breaks(old, "its events are gone")
+    assert service.registry.broken == {}
+    assert service.rank("films").slate
+    service.close()
 
 
 def test_rankers_become_available_as_they_are_restored(tmp_path):

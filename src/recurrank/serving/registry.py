@@ -168,6 +168,8 @@ class Registry:
     def breaks(self, hosted: HostedRanker, why: str) -> None:
         """The log of a ranker cannot be folded: it stays as it is, the others learn on."""
         name = hosted.stored.name
+        if self._by_number.get(hosted.stored.number) is not hosted:
+            return  # deleted meanwhile; another ranker may have its name by now
         if name not in self.broken:
             log.error("a log cannot be folded", ranker=name, why=why)
         self.broken[name] = why
@@ -177,6 +179,8 @@ class Registry:
         try:
             self._open(stored)
         except (ValueError, TypeError, msgspec.MsgspecError) as error:
+            if stored.number not in {one.number for one in self._store.rankers()}:
+                return  # deleted since it was listed; another ranker may have its name by now
             log.error("a ranker cannot be opened", ranker=stored.name, why=str(error))
             self.unopened.add(stored.number)
             self.broken[stored.name] = f"it cannot be opened ({error})"
