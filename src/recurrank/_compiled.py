@@ -83,6 +83,11 @@ def loop(function: F) -> F:
     return _kept(function, _LOOP)
 
 
+def addressed(function: F) -> F:
+    """:func:`loop` for what compiled code calls by its address (``_addresses.py``)."""
+    return _kept(function, {**_LOOP, "no_cpython_wrapper": True})
+
+
 def inner(function: F) -> F:
     """:func:`hot` for what only compiled code calls."""
     return _kept(function, PART)
@@ -258,6 +263,8 @@ def _cache_for_now() -> None:
 
 def _states(numba_type: Any) -> Iterator[type[Any]]:
     """The classes of the named tuples in a type of numba's."""
+    if isinstance(numba_type, types.CPointer):
+        yield from _states(cast(Any, numba_type).dtype)
     if hasattr(numba_type, "instance_class"):
         yield numba_type.instance_class
     if isinstance(numba_type, types.BaseTuple):

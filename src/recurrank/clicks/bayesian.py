@@ -14,12 +14,12 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from recurrank._arrays import Bools, Floats, Ints, as_probabilities, as_probability
-from recurrank._compiled import inner
+from recurrank._compiled import hot
 from recurrank._uniforms import uniform
 from recurrank.clicks.model import BAYESIAN, ClickModel, ClickState, click_state, register
 
 
-@inner
+@hot
 def examine(state: ClickState, items: Ints, chi: Floats) -> None:
     reached, continuation = 1.0, state.table[0, 0]
     for k in range(len(items)):
@@ -27,7 +27,7 @@ def examine(state: ClickState, items: Ints, chi: Floats) -> None:
         reached *= continuation * (1 - state.attraction[items[k]] * state.satisfaction[items[k]])
 
 
-@inner
+@hot
 def sample(state: ClickState, items: Ints, rng: np.random.Generator, clicks: Bools) -> None:
     clicks[:] = False
     for k in range(len(items)):
@@ -49,6 +49,7 @@ class DynamicBayesian(ClickModel):
     name = "dynamic-bayesian"
     reference = "Chapelle, Zhang 2009"
     describes = "a clicked item may satisfy and end the search; the unsatisfied may give up"
+    compiled_examine, compiled_sample = examine, sample
 
     def __init__(self, attraction: ArrayLike, satisfaction: ArrayLike, continuation: float) -> None:
         self.attraction = as_probabilities("attraction", attraction)

@@ -15,12 +15,12 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from recurrank._arrays import Bools, Floats, Ints, as_array, as_probabilities
-from recurrank._compiled import inner
+from recurrank._compiled import hot
 from recurrank._uniforms import uniform
 from recurrank.clicks.model import BROWSING, ClickModel, ClickState, click_state, register
 
 
-@inner
+@hot
 def examine(state: ClickState, items: Ints, chi: Floats) -> None:
     none = state.table.shape[1] - 1
     last = state.scratch
@@ -37,7 +37,7 @@ def examine(state: ClickState, items: Ints, chi: Floats) -> None:
             last[k] = chi[k] * attraction
 
 
-@inner
+@hot
 def sample(state: ClickState, items: Ints, rng: np.random.Generator, clicks: Bools) -> None:
     last = state.table.shape[1] - 1
     for k in range(len(items)):
@@ -58,6 +58,7 @@ class UserBrowsing(ClickModel):
     name = "user-browsing"
     reference = "Dupret, Piwowarski 2008"
     describes = "examination depends on the position and on the last click's position"
+    compiled_examine, compiled_sample = examine, sample
 
     def __init__(self, attraction: ArrayLike, examination: ArrayLike) -> None:
         self.attraction = as_probabilities("attraction", attraction)

@@ -1,13 +1,11 @@
-"""The click models of this package behind one pair of compiled functions, so that a loop is compiled once for all of them."""
+"""The click models of this package behind one pair of compiled functions: the loop of requests is compiled once for all."""
 
 from __future__ import annotations
-
-from typing import Any
 
 import numpy as np
 
 from recurrank._arrays import Bools, Floats, Ints
-from recurrank._compiled import hot
+from recurrank._compiled import inner
 from recurrank.clicks import bayesian, browsing, cascade, chain, dependent, document, mixture, position, setwise
 from recurrank.clicks.model import (
     BAYESIAN,
@@ -19,12 +17,11 @@ from recurrank.clicks.model import (
     POSITION,
     SETWISE,
     ClickState,
-    account,
     compiles,
 )
 
 
-@hot
+@inner
 def examine(state: ClickState, items: Ints, chi: Floats) -> None:
     if state.kind == POSITION:
         position.examine(state, items, chi)
@@ -46,7 +43,7 @@ def examine(state: ClickState, items: Ints, chi: Floats) -> None:
         chain.examine(state, items, chi)
 
 
-@hot
+@inner
 def sample(state: ClickState, items: Ints, rng: np.random.Generator, clicks: Bools) -> None:
     if state.kind == POSITION:
         position.sample(state, items, rng, clicks)
@@ -68,23 +65,11 @@ def sample(state: ClickState, items: Ints, rng: np.random.Generator, clicks: Boo
         chain.sample(state, items, rng, clicks)
 
 
-@hot
-def meet(state: ClickState, items: Ints, rng: Any, clicks: Bools, chi: Floats, best: Floats, lost: Floats) -> int:
-    if state.kind == POSITION:
-        return position.meet(state, items, rng, clicks, chi, best, lost)
-    if state.kind == DOCUMENT:
-        return document.meet(state, items, rng, clicks, chi, best, lost)
-    examine(state, items, chi)
-    sample(state, items, rng, clicks)
-    return account(state, items, clicks, chi, best, lost)
-
-
 class Builtin:
     """What compiled code takes for :class:`~recurrank.clicks.model.ClickState`."""
 
     compiled_examine = examine
     compiled_sample = sample
-    compiled_meet = meet
 
 
 compiles(ClickState, Builtin)

@@ -9,12 +9,12 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from recurrank._arrays import Bools, Floats, Ints, as_probabilities
-from recurrank._compiled import inner
+from recurrank._compiled import hot
 from recurrank._uniforms import uniform
 from recurrank.clicks.model import CASCADE, ClickModel, ClickState, click_state, register
 
 
-@inner
+@hot
 def examine(state: ClickState, items: Ints, chi: Floats) -> None:
     reached = 1.0
     for k in range(len(items)):
@@ -22,7 +22,7 @@ def examine(state: ClickState, items: Ints, chi: Floats) -> None:
         reached *= 1 - state.attraction[items[k]]
 
 
-@inner
+@hot
 def sample(state: ClickState, items: Ints, rng: np.random.Generator, clicks: Bools) -> None:
     clicks[:] = False
     for k in range(len(items)):
@@ -41,6 +41,7 @@ class Cascade(ClickModel):
     name = "cascade"
     reference = "Craswell, Zoeter, Taylor, Ramsey 2008"
     describes = "users read from the top and stop at the first click"
+    compiled_examine, compiled_sample = examine, sample
 
     def __init__(self, attraction: ArrayLike) -> None:
         self.attraction = as_probabilities("attraction", attraction)

@@ -11,12 +11,12 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from recurrank._arrays import Bools, Floats, Ints, as_probabilities, as_probability
-from recurrank._compiled import inner
+from recurrank._compiled import hot
 from recurrank._uniforms import uniform
 from recurrank.clicks.model import CHAIN, ClickModel, ClickState, click_state, register
 
 
-@inner
+@hot
 def examine(state: ClickState, items: Ints, chi: Floats) -> None:
     reached = 1.0
     alpha1, alpha2, alpha3 = state.table[0, 0], state.table[0, 1], state.table[0, 2]
@@ -26,7 +26,7 @@ def examine(state: ClickState, items: Ints, chi: Floats) -> None:
         reached *= (1 - r) * alpha1 + r * (alpha2 * (1 - r) + alpha3 * r)
 
 
-@inner
+@hot
 def sample(state: ClickState, items: Ints, rng: np.random.Generator, clicks: Bools) -> None:
     alpha1, alpha2, alpha3 = state.table[0, 0], state.table[0, 1], state.table[0, 2]
     clicks[:] = False
@@ -50,6 +50,7 @@ class ClickChain(ClickModel):
     name = "click-chain"
     reference = "Guo, Liu, Kannan, Minka, Taylor, Wang, Faloutsos 2009"
     describes = "going on depends on the click and on the clicked item's relevance"
+    compiled_examine, compiled_sample = examine, sample
 
     def __init__(self, attraction: ArrayLike, alpha1: float, alpha2: float, alpha3: float) -> None:
         self.attraction = as_probabilities("attraction", attraction)

@@ -14,12 +14,12 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from recurrank._arrays import Bools, Floats, Ints, as_probabilities
-from recurrank._compiled import inner
+from recurrank._compiled import hot
 from recurrank._uniforms import uniform
 from recurrank.clicks.model import DEPENDENT, ClickModel, ClickState, click_state, register
 
 
-@inner
+@hot
 def examine(state: ClickState, items: Ints, chi: Floats) -> None:
     reached = 1.0
     for k in range(len(items)):
@@ -27,7 +27,7 @@ def examine(state: ClickState, items: Ints, chi: Floats) -> None:
         reached *= 1 - state.attraction[items[k]] * (1 - state.table[0, k])
 
 
-@inner
+@hot
 def sample(state: ClickState, items: Ints, rng: np.random.Generator, clicks: Bools) -> None:
     clicks[:] = False
     for k in range(len(items)):
@@ -47,6 +47,7 @@ class DependentClick(ClickModel):
     name = "dependent-click"
     reference = "Guo, Liu, Wang 2009"
     describes = "users read from the top and may go on after a click"
+    compiled_examine, compiled_sample = examine, sample
 
     def __init__(self, attraction: ArrayLike, continuation: ArrayLike) -> None:
         self.attraction = as_probabilities("attraction", attraction)

@@ -11,17 +11,17 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from recurrank._arrays import Bools, Floats, Ints, as_probabilities
-from recurrank._compiled import inner, natural
+from recurrank._compiled import hot, inner, natural
 from recurrank._uniforms import ahead, nth, uniform
 from recurrank.clicks.model import DOCUMENT, ClickModel, ClickState, click_state, register, settle
 
 
-@inner
+@hot
 def examine(state: ClickState, items: Ints, chi: Floats) -> None:
     chi[:] = 1.0
 
 
-@inner
+@hot
 def sample(state: ClickState, items: Ints, rng: np.random.Generator, clicks: Bools) -> None:
     for k in range(len(items)):
         clicks[k] = uniform(rng) < state.attraction[items[k]]
@@ -45,6 +45,7 @@ class DocumentBased(ClickModel):
     name = "document-based"
     reference = "Chuklin, Markov, de Rijke 2015, section 3.1"
     describes = "every position is examined"
+    compiled_examine, compiled_sample, compiled_meet = examine, sample, meet
 
     def __init__(self, attraction: ArrayLike) -> None:
         self.attraction = as_probabilities("attraction", attraction)

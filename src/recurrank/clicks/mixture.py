@@ -14,12 +14,12 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from recurrank._arrays import Bools, Floats, Ints, as_probabilities, as_probability
-from recurrank._compiled import inner
+from recurrank._compiled import hot
 from recurrank._uniforms import uniform
 from recurrank.clicks.model import MIXTURE, ClickModel, ClickState, click_state, register
 
 
-@inner
+@hot
 def examine(state: ClickState, items: Ints, chi: Floats) -> None:
     share, reached = state.table[1, 0], 1.0
     for k in range(len(items)):
@@ -27,7 +27,7 @@ def examine(state: ClickState, items: Ints, chi: Floats) -> None:
         reached *= 1 - state.attraction[items[k]]
 
 
-@inner
+@hot
 def sample(state: ClickState, items: Ints, rng: np.random.Generator, clicks: Bools) -> None:
     by_position = uniform(rng) < state.table[1, 0]
     clicks[:] = False
@@ -49,6 +49,7 @@ class Mixture(ClickModel):
     name = "mixture"
     reference = "this project"
     describes = "some users look at positions, the others read from the top until their first click"
+    compiled_examine, compiled_sample = examine, sample
 
     def __init__(self, attraction: ArrayLike, examination: ArrayLike, share: float = 0.5) -> None:
         self.attraction = as_probabilities("attraction", attraction)

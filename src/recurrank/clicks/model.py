@@ -6,13 +6,14 @@ Each model is one file: two compiled functions over a state (a NamedTuple of arr
     examine(state, items, chi)          fills chi[k] with the marginal examination probability of position k
     sample(state, items, rng, clicks)   draws one user's clicks
 
-A third one does both for simulations, with what the ranking loses, as far as a model has no faster way:
+A third one does both for simulations, with what the ranking loses, where a model has a faster way:
 
     meet(state, items, rng, clicks, chi, best, lost) -> clicks
 
-The models of this package share one type of state, :class:`ClickState`, so that a ranker is compiled once for all of them;
-``builtin.py`` has the switch. A model of a user's own has a state of its own type. Compiled loops call the :func:`examine` and
-:func:`sample` of this module; numba picks the switch or the user's functions by the type of the state, at compile time.
+``meeting.py`` lets the loop of a simulation call them by their address, so that a ranker is compiled once, whatever the model.
+The models of this package share one type of state, :class:`ClickState`; a model of a user's own has a state of its own type.
+The loop of requests calls the :func:`examine` and :func:`sample` of this module; numba picks the switch over this package's
+models (``builtin.py``) or the user's functions by the type of the state, at compile time.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from numba.extending import overload
 from numpy.typing import ArrayLike
 
 from recurrank._arrays import Bools, Floats, Ints, as_count
-from recurrank._compiled import PART, contributes, inner, interpreted
+from recurrank._compiled import PART, contributes, inner
 from recurrank.slate import Slate, as_items
 
 if TYPE_CHECKING:
@@ -70,6 +71,7 @@ class ClickModel:
     describes: ClassVar[str]
     compiled_examine: ClassVar[Callable[..., Any]]
     compiled_sample: ClassVar[Callable[..., Any]]
+    compiled_meet: ClassVar[Callable[..., Any] | None] = None
 
     attraction: Floats
     positions: int | None = None
@@ -89,7 +91,7 @@ class ClickModel:
         """The marginal probability chi(A, k) that each position of the slate is examined."""
         items = self._items(slate)
         chi = np.empty(len(items))
-        examine(self.state, items, chi)
+        type(self).compiled_examine(self.state, items, chi)
         return chi
 
     def expected(self, slate: Slate | ArrayLike) -> Floats:
@@ -105,7 +107,7 @@ class ClickModel:
             expected = self.expected(slate)
             return np.array([rng.random() for _ in expected]) < expected
         clicks = np.empty(len(items), np.bool_)
-        sample(self.state, items, rng, clicks)
+        type(self).compiled_sample(self.state, items, rng, clicks)
         return clicks
 
     def complain(self) -> None:
@@ -152,23 +154,17 @@ def models() -> dict[str, type[ClickModel]]:
     return dict(_models)
 
 
-# Loops call the next two. Python looks the model up by the type of the state each time, numba once, when it compiles them.
+# Compiled loops call the next two. Python looks the model up by the type of the state each time, numba once.
 
 
 def examine(state: Any, items: Ints, chi: Floats) -> None:
-    """The examine of this state's model; a model that is not compiled stands for its own state."""
-    if isinstance(state, ClickModel):
-        chi[:] = state.examine(items)
-    else:
-        _compiled[type(state)].compiled_examine(state, items, chi)
+    """The examine of this state's model."""
+    _compiled[type(state)].compiled_examine(state, items, chi)
 
 
 def sample(state: Any, items: Ints, rng: np.random.Generator, clicks: Bools) -> None:
-    """The sample of this state's model; a model that is not compiled stands for its own state."""
-    if isinstance(state, ClickModel):
-        clicks[:] = state.sample(items, rng)
-    else:
-        _compiled[type(state)].compiled_sample(state, items, rng, clicks)
+    """The sample of this state's model."""
+    _compiled[type(state)].compiled_sample(state, items, rng, clicks)
 
 
 @inner
@@ -189,13 +185,6 @@ def account(state: Any, items: Ints, clicks: Bools, chi: Floats, best: Floats, l
     return many
 
 
-def meet(state: Any, items: Ints, rng: Any, clicks: Bools, chi: Floats, best: Floats, lost: Floats) -> int:
-    """One user of this state's model: the clicks, how many there are, and what the ranking loses at each position."""
-    examine(state, items, chi)
-    sample(state, items, rng, clicks)
-    return interpreted(account)(state, items, clicks, chi, best, lost)
-
-
 @overload(examine, jit_options=PART, strict=False)
 def _examine(state: Any, items: Any, chi: Any) -> Any:
     own = _compiled[state.instance_class].compiled_examine
@@ -206,17 +195,3 @@ def _examine(state: Any, items: Any, chi: Any) -> Any:
 def _sample(state: Any, items: Any, rng: Any, clicks: Any) -> Any:
     own = _compiled[state.instance_class].compiled_sample
     return lambda state, items, rng, clicks: own(state, items, rng, clicks)
-
-
-@overload(meet, jit_options=PART, strict=False)
-def _meet(state: Any, items: Any, rng: Any, clicks: Any, chi: Any, best: Any, lost: Any) -> Any:
-    own = getattr(_compiled[state.instance_class], "compiled_meet", None)
-    if own is not None:
-        return lambda state, items, rng, clicks, chi, best, lost: own(state, items, rng, clicks, chi, best, lost)
-
-    def generic(state: Any, items: Any, rng: Any, clicks: Any, chi: Any, best: Any, lost: Any) -> int:
-        examine(state, items, chi)
-        sample(state, items, rng, clicks)
-        return account(state, items, clicks, chi, best, lost)
-
-    return generic

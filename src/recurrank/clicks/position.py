@@ -11,18 +11,18 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from recurrank._arrays import Bools, Floats, Ints, as_probabilities
-from recurrank._compiled import inner, natural
+from recurrank._compiled import hot, inner, natural
 from recurrank._uniforms import ahead, nth, uniform
 from recurrank.clicks.model import POSITION, ClickModel, ClickState, click_state, register, settle
 
 
-@inner
+@hot
 def examine(state: ClickState, items: Ints, chi: Floats) -> None:
     for k in range(len(items)):
         chi[k] = state.table[0, k]
 
 
-@inner
+@hot
 def sample(state: ClickState, items: Ints, rng: np.random.Generator, clicks: Bools) -> None:
     for k in range(len(items)):
         clicks[k] = uniform(rng) < state.table[0, k] * state.attraction[items[k]]
@@ -46,6 +46,7 @@ class PositionBased(ClickModel):
     name = "position-based"
     reference = "Richardson, Dominowska, Ragno 2007"
     describes = "position k is examined with a probability of its own"
+    compiled_examine, compiled_sample, compiled_meet = examine, sample, meet
 
     def __init__(self, attraction: ArrayLike, examination: ArrayLike) -> None:
         self.attraction = as_probabilities("attraction", attraction)

@@ -14,12 +14,12 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from recurrank._arrays import Bools, Floats, Ints, as_probabilities, as_probability
-from recurrank._compiled import inner
+from recurrank._compiled import hot
 from recurrank._uniforms import uniform
 from recurrank.clicks.model import SETWISE, ClickModel, ClickState, click_state, register
 
 
-@inner
+@hot
 def examine(state: ClickState, items: Ints, chi: Floats) -> None:
     reached = 1.0
     for k in range(len(items)):
@@ -27,7 +27,7 @@ def examine(state: ClickState, items: Ints, chi: Floats) -> None:
         reached *= 1 - state.table[0, 0] * state.attraction[items[k]]
 
 
-@inner
+@hot
 def sample(state: ClickState, items: Ints, rng: np.random.Generator, clicks: Bools) -> None:
     reached = 1.0
     for k in range(len(items)):
@@ -45,6 +45,7 @@ class SetDependent(ClickModel):
     name = "set-dependent"
     reference = "this project"
     describes = "attractive items hide what is below them, clicked or not"
+    compiled_examine, compiled_sample = examine, sample
 
     def __init__(self, attraction: ArrayLike, hiding: float = 0.5) -> None:
         self.attraction = as_probabilities("attraction", attraction)

@@ -1,15 +1,17 @@
-"""A ranker meets a click model: the loop, compiled for every pair of them."""
+"""A ranker meets a click model: the loop, compiled once per ranker."""
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import numpy as np
 
-from recurrank._arrays import Bools, Floats, Ints
+from recurrank._arrays import Bools, Ints
 from recurrank._compiled import interpreted, loop
 from recurrank._uniforms import Uniforms
-from recurrank.clicks.model import ClickModel, ClickState, meet
+from recurrank.clicks.meeting import Meeting, Users, in_python, meet
+from recurrank.clicks.model import ClickModel, ClickState
 from recurrank.plugins import plainly
 from recurrank.rankers.dispatch import Buffer, learn, rank
 from recurrank.rankers.ranker import Ranker
@@ -18,27 +20,16 @@ from recurrank.seeds import stream
 
 @loop
 def play(
-    state: Any,
-    rng: np.random.Generator,
-    slate: Buffer,
-    model: Any,
-    users: np.random.Generator | Uniforms,
-    clicks: Bools,
-    chi: Floats,
-    best: Floats,
-    lost: Floats,
-    clicked: Ints,
-    rounds: int,
-) -> int:
+    state: Any, rng: np.random.Generator, slate: Buffer, users: Any, clicks: Bools, clicked: Ints, rounds: int
+) -> int:  # fmt: skip
     """Up to ``rounds`` rounds, stopping after one that makes a decision due; how many were played, negative if one is due.
 
-    ``lost[k]`` grows by v(A*, k) - v(A, k), so that regret is in expectation, and known for every position. ``users`` are a
-    generator, or its next numbers.
+    ``users`` leave their ``clicks``, and add what is lost up in expectation, for every position.
     """
     seen = 0
     for t in range(rounds):
         rank(state, rng, slate)
-        seen += meet(model, slate.items, users, clicks, chi, best, lost)
+        seen += meet(users)
         if learn(state, slate, clicks):
             clicked[0] += seen
             return -(t + 1)
@@ -70,16 +61,21 @@ class Simulation:
         self.round = 0
         self.lost = np.zeros(ranker.positions)
         self._clicked = np.zeros(1, np.int64)
-        # Where something is plain Python, the loop is too; a model that cannot be compiled stands for its own state.
+        # Where something is plain Python, the loop is too.
         self._compiled = ranker.compiled and model.state is not None
         self._loop = play if self._compiled else interpreted(play)
-        self._users = model if model.state is None else model.state
         rng = stream(seed, "users", ranker.served)
         buffered = self._compiled and isinstance(model.state, ClickState) and not isinstance(seed, np.random.Generator)
-        self._chance: Any = Uniforms.of(rng, ranker.positions) if buffered else rng
-        self._clicks = np.zeros(ranker.positions, np.bool_)
-        self._chi = np.zeros(ranker.positions)
-        self._slate = Buffer.empty(ranker.positions)
+        chance = Uniforms.of(rng, ranker.positions) if buffered else rng
+        self._slate, self._clicks = Buffer.empty(ranker.positions), np.zeros(ranker.positions, np.bool_)
+        chi = np.zeros(ranker.positions)
+        self._meeting = Meeting(model.state, self._slate.items, chance, self._clicks, chi, self.best, self.lost)
+
+    @functools.cached_property
+    def _users(self) -> Any:
+        """What the loop takes for the users."""
+        with plainly():
+            return Users(self.model, self._meeting) if self._compiled else in_python(self.model, self._meeting)
 
     @property
     def clicked(self) -> int:
@@ -106,17 +102,6 @@ class Simulation:
         self.ranker.advance(rounds)
 
     def _play(self, state: Any, rng: np.random.Generator, rounds: int) -> int:
-        played: int = self._loop(
-            state,
-            rng,
-            self._slate,
-            self._users,
-            self._chance,
-            self._clicks,
-            self._chi,
-            self.best,
-            self.lost,
-            self._clicked,
-            rounds,
-        )
+        users = self._users.compiled if self._compiled else self._users
+        played: int = self._loop(state, rng, self._slate, users, self._clicks, self._clicked, rounds)
         return played

@@ -1,0 +1,90 @@
+"""What is called by its address gets its arguments as numba lays them out in memory."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+from numba import njit
+
+import recurrank as rr
+from recurrank._addresses import Call, Calling, call, packed
+from recurrank._compiled import addressed
+
+
+class Inner(NamedTuple):
+    flag: int
+    small: np.float64
+    table: np.ndarray
+
+
+class Outer(NamedTuple):
+    count: int
+    inner: Inner
+    half: float
+    rng: np.random.Generator
+    out: np.ndarray
+
+
+@addressed
+def _everything(at):
+    given = at[0]
+    inner, out = given.inner, given.out
+    out[0], out[1], out[2], out[3] = given.count, inner.flag, inner.small, given.half
+    out[4] = given.rng.random()
+    for i in range(inner.table.shape[0]):
+        for j in range(inner.table.shape[1]):
+            out[5] += (i + 1) * (j + 2) * inner.table[i, j]
+    return given.count + 1
+
+
+@addressed
+def _fails(at):
+    return 1 // at[0][0]
+
+
+@njit
+def _call(function):
+    return call(function)
+
+
+@pytest.mark.parametrize("flag", [0, -1])
+def test_arguments_of_all_kinds_arrive(flag):
+    table = np.arange(24.0).reshape(4, 6)[::2, ::3]  # strides of its own
+    given = Outer(41, Inner(flag, np.float64(0.25), table), 0.5, np.random.default_rng(7), np.zeros(6))
+    calling = Calling(_everything, given)
+    assert _call(calling.call) == 42
+    weighted = sum((i + 1) * (j + 2) * table[i, j] for i in range(2) for j in range(2))
+    assert given.out.tolist() == [41, flag, 0.25, 0.5, np.random.default_rng(7).random(), weighted]
+
+
+def test_errors_of_the_callee_are_the_callers():
+    calling = Calling(_fails, (0,))
+    with pytest.raises(ZeroDivisionError):
+        _call(calling.call)
+
+
+def test_what_has_no_known_form_is_refused():
+    with pytest.raises(TypeError, match="str cannot be handed over"):
+        packed((1, "text"))
+    with pytest.raises(TypeError, match="bool cannot be handed over"):  # numba has two forms of it
+        packed((1, (True,)))
+    with pytest.raises(NotImplementedError):
+        call(Call(0, 0))
+
+
+@pytest.mark.parametrize("name", ["position-based", "cascade", "factored"])
+def test_models_called_by_address_and_models_within_the_loop_play_the_same_rounds(name, problem):
+    """``factored`` has a user's function in its state, and is compiled into the loop."""
+    if name == "factored":
+        model = rr.clicks.Factored(problem.attraction, chi=lambda items, k: 0.7**k)
+        twin = rr.clicks.PositionBased(problem.attraction, examination=0.7 ** np.arange(4))
+    else:
+        twin = model = rr.clicks.make(name, problem.attraction, 4)
+    runs = [
+        rr.simulate(rr.RecurRank(problem.features, positions=4, rounds=3000, seed=0), model, 3000, seed=seed)
+        for model, seed in ((model, np.random.default_rng(5)), (twin, np.random.default_rng(5)))
+    ]
+    assert np.allclose(runs[0].regret, runs[1].regret, rtol=1e-12)
+    assert (runs[0].clicks == runs[1].clicks).all()
