@@ -5,11 +5,18 @@ from __future__ import annotations
 import sqlite3
 import subprocess
 import threading
+import time
+from contextlib import closing
 from datetime import UTC, datetime
 
+import msgspec
+import numpy as np
 import pytest
-from tests.serving.growing import NAMES, Running, grown
+from tests.serving.growing import NAMES, Running, grown, spec
 
+from recurrank.catalogue import Catalogue
+from recurrank.serving.archive import Archive
+from recurrank.serving.audit import replay
 from recurrank.serving.backup import backup
 from recurrank.serving.restore import restore
 from recurrank.serving.retention import Policy
@@ -80,6 +87,121 @@ def test_what_cannot_be_restored_is_one_line_and_makes_nothing(tmp_path):
         with pytest.raises(ValueError, match=why) as raised:
             restore(source, store, at)
         assert "\n" not in str(raised.value)
+    assert not list(tmp_path.glob("new*"))
+
+
+def tables(path, *names: str) -> dict[str, list]:
+    with sqlite3.connect(path) as database:
+        return {name: sorted(database.execute(f"SELECT * FROM {name}")) for name in names}
+
+
+@pytest.fixture
+def archived(tmp_path):
+    """The same store twice: ``whole.db``, and ``old.db`` whose log begins late, after three steps of retention. Moments: events
+    and the states after them.
+    """
+    running, moments = Running(f"sqlite:///{tmp_path}/log.db", None, window=1e6), []
+    running.service.create("gone", spec("films", 1e6), Catalogue(np.eye(3)))
+    running.service.rank("gone")
+    for part in range(6):
+        running.rounds(200)
+        moments.append((running.service.store.newest(), running.states()))
+        if part == 0:
+            running.service.delete("gone")
+    opened = sorted((row for row in running.service.store.slates("", 10**6) if row.status == 0), key=lambda row: row.served)
+    running.service.feedback([Report(row.slate, (1,), True) for row in opened[:5]])  # served below the floor that is to come
+    running.service.retention.step()  # rows of what was deleted go
+    backup(running.address, tmp_path / "whole.db")
+    running.service.close()
+    for events in (1500, 1000, 400):
+        running.policy = Policy(events=events, archive=f"{tmp_path}/archive")
+        running.start()
+        running.states()
+        running.service.learner.keep_all(time.monotonic() + 60)
+        assert running.service.retention.step() > 0, running.service.retention.failed
+        running.service.close()
+    backup(running.address, tmp_path / "old.db")
+    with closing(open_store(running.address, read_only=True)) as store:
+        assert moments[3][0] < store.floor().seq < moments[4][0]
+    return running, moments
+
+
+def test_below_the_floor_the_archive_gives_what_was_there(archived, tmp_path):
+    """Row by row what a store without retention gives; slates that were open then are open again."""
+    running, moments = archived
+    for number, (seq, states) in enumerate(moments[1:5]):
+        for name in ("whole", "old"):
+            made = restore(tmp_path / f"{name}.db", f"sqlite:///{tmp_path}/{name}{number}.db", str(seq))
+            assert (made.events, made.from_archive > 0) == (seq, name == "old")
+        names = ("events", "slates", "head", "rankers", "catalogues", "meta")
+        assert tables(tmp_path / f"whole{number}.db", *names) == tables(tmp_path / f"old{number}.db", *names)
+        running.address, running.policy = f"sqlite:///{tmp_path}/old{number}.db", None
+        running.start()
+        assert running.states() == states
+        store = running.service.store
+        assert verify(store).faults == []
+        opened = next(row for row in store.slates("", 10**6) if row.status == 0)
+        assert running.service.feedback([Report(opened.slate, (0,), True)]) == ["learned"]
+        running.service.close()
+
+
+def test_a_store_with_events_from_an_archive_can_have_another_archive(archived, tmp_path):
+    running, moments = archived
+    address = f"sqlite:///{tmp_path}/new.db"
+    (tmp_path / "archive").rename(tmp_path / "moved")
+    seq, states = moments[3]
+    with pytest.raises(ValueError, match="ends with event 0, the log begins after"):
+        restore(tmp_path / "old.db", address, str(seq))
+    restore(tmp_path / "old.db", address, str(seq), f"{tmp_path}/moved")
+    running.address, running.policy = address, Policy(events=500, archive=f"{tmp_path}/another")
+    running.start()
+    assert running.states() == states
+    running.service.learner.keep_all(time.monotonic() + 60)
+    assert running.service.retention.step() > 0
+    assert running.service.retention.failed is None
+    running.rounds(100)
+    running.states()
+    store = running.service.store
+    assert verify(store).faults == []
+    assert [replay(store, one).faults for one in store.rankers()] == [[], []]
+    running.service.close()
+
+
+def test_at_a_time_of_the_archive(archived, tmp_path):
+    _, moments = archived
+    with closing(open_store(f"sqlite:///{tmp_path}/whole.db", read_only=True)) as store:
+        seq, at = moments[1][0], store.lines(moments[1][0] - 1, moments[1][0], 1)[0].at
+    moment = datetime.fromtimestamp(at + 1e-6, UTC).isoformat()
+    assert restore(tmp_path / "old.db", f"sqlite:///{tmp_path}/x.db", moment).events == seq
+    with pytest.raises(ValueError, match="there is no event before"):
+        restore(tmp_path / "old.db", f"sqlite:///{tmp_path}/y.db", "2001-01-01")
+
+
+@pytest.mark.parametrize(
+    ("harm", "why"),
+    [
+        ("step", "events 1 to [0-9]+ are missing"),
+        ("file", r"parquet is missing"),
+        ("bytes", "was altered"),
+        ("another", "is not one of this log"),
+    ],
+)
+def test_an_archive_that_has_a_gap_is_one_line_and_makes_nothing(archived, tmp_path, harm, why):
+    _, moments = archived
+    archive = Archive(f"{tmp_path}/archive")
+    manifest, file = archive.manifest(), next((tmp_path / "archive").rglob("*.parquet"))
+    if harm == "step":
+        del manifest.steps[0]
+    elif harm == "file":
+        file.unlink()
+    elif harm == "bytes":
+        file.write_bytes(file.read_bytes()[:-1])
+    else:
+        manifest.steps[-1] = msgspec.structs.replace(manifest.steps[-1], digest="00" * 16)
+    archive._write_manifest(manifest, tmp_path)
+    with pytest.raises(ValueError, match=why) as raised:
+        restore(tmp_path / "old.db", f"sqlite:///{tmp_path}/new.db", str(moments[3][0]))
+    assert "\n" not in str(raised.value)
     assert not list(tmp_path.glob("new*"))
 
 

@@ -11,8 +11,11 @@ import numpy as np
 import pytest
 
 from recurrank.serving.audit import replay
+from recurrank.serving.backup import backup
+from recurrank.serving.events import Kind
 from recurrank.serving.fold import new_fold
 from recurrank.serving.history import History
+from recurrank.serving.restore import restore
 from recurrank.serving.service import Service
 from recurrank.serving.store import open_store
 from recurrank.serving.verify import verify
@@ -56,3 +59,20 @@ def test_a_store_of_an_older_version_opens_and_folds_to_the_same_states(tmp_path
                 np.testing.assert_allclose(arrays[array], kept[array], rtol=1e-9, atol=1e-12, err_msg=f"{name}: {array}")
     finally:
         service.close()
+
+
+def test_a_store_of_an_older_version_is_restored_at_an_event_before_the_chain(tmp_path):
+    """New events follow, and are chained."""
+    (tmp_path / "log.db").write_bytes(lzma.decompress((STORES / "0.1.0.db.xz").read_bytes()))
+    store = open_store(f"sqlite:///{tmp_path}/log.db")
+    first, created = store.head().first, store.rankers()[-1].number
+    seq = next(line.seq for line in store.lines(0, 2**62, 2**62) if (line.ranker, line.kind) == (created, Kind.CREATED)) + 20
+    assert seq < first
+    store.close()
+    backup(f"sqlite:///{tmp_path}/log.db", tmp_path / "copy.db")
+    restore(tmp_path / "copy.db", f"sqlite:///{tmp_path}/new.db", str(seq))
+    service = Service(open_store(f"sqlite:///{tmp_path}/new.db"), _writer().Time(), start=False)
+    service.rank(service.names()[0])
+    assert service.store.head()[::2] == (seq + 1, seq + 1)
+    assert verify(service.store).faults == []
+    service.close()

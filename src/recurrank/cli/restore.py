@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from recurrank.cli.keys import store_option
+from recurrank.cli.log import archive_option
 from recurrank.cli.shared import json_option, print_json
 
 
@@ -14,17 +15,21 @@ from recurrank.cli.shared import json_option, print_json
 @click.argument("source", metavar="FROM", type=click.Path(path_type=Path))
 @store_option
 @click.option("--at", metavar="SEQ|TIME", help="The last event to restore: its number, or a time in UTC.")
+@archive_option
 @json_option
-def command(source: Path, store: str, at: str | None, as_json: bool) -> None:
+def command(source: Path, store: str, at: str | None, archive: str | None, as_json: bool) -> None:
     """Make a SQLite store, and its keys, from the backup FROM; --store must not exist yet.
+
+    Events that left the log before --at are put back from its archive; give the server a new archive then.
 
     For PostgreSQL use pg_restore.
     """
     from recurrank.serving.restore import restore
 
-    made = restore(source, store, at)
+    made = restore(source, store, at, archive)
     if as_json:
-        print_json({"path": str(made.path), "events": made.events, "left_out": made.left_out, "keys": made.keys})
+        print_json(made._asdict() | {"path": str(made.path)})
     else:
         later = f", {made.left_out:,} later ones left out" if made.left_out else ""
+        later += f", {made.from_archive:,} from the archive" if made.from_archive else ""
         click.echo(f"{made.events:,} events{later}{' and the keys' if made.keys else ''}: {made.path}")

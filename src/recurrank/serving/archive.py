@@ -158,6 +158,15 @@ class Archive:
             raise ValueError(f"archive: {self.address} is of a newer version ({found.format}, known here: {FORMAT})")
         return found
 
+    def check(self, seq: int, digest: bytes) -> Manifest:
+        """What is in the archive of a log that begins after an event; ValueError where it is not one of this log."""
+        manifest = self.manifest()
+        if manifest.last < seq:
+            raise ValueError(f"archive: {self.address} ends with event {manifest.last}, the log begins after {seq}")
+        if any(step.last == seq and step.digest != digest.hex() for step in manifest.steps):
+            raise ValueError(f"archive: {self.address} is not one of this log")
+        return manifest
+
     def _write_manifest(self, manifest: Manifest, folder: Path) -> None:
         body = msgspec.json.format(msgspec.json.encode(manifest), indent=1)
         (folder / MANIFEST).write_bytes(json.dumps({"sha256": hashlib.sha256(body).hexdigest()}).encode() + b"\n" + body)

@@ -1,4 +1,8 @@
-"""A store from a backup, as it was then or at an event before: the log is cut there, and the rows beside it say the same."""
+"""A store from a backup, as it was then or at an event before: the log is cut there, and the rows beside it say the same.
+
+Where that event, or one that served a slate that was open then, has left the log, the archive's events are put back first
+(``put_back.py``).
+"""
 
 from __future__ import annotations
 
@@ -16,24 +20,29 @@ from recurrank.serving import chain
 from recurrank.serving.backup import SCHEME, check_copy
 from recurrank.serving.checkpoint import NAME as CHECKPOINT
 from recurrank.serving.events import CHANGES, Kind
+from recurrank.serving.put_back import last_before, put_events_back, write_rows
 from recurrank.serving.store.base import Floor, Status
 from recurrank.serving.store.sql import FLOOR
 from recurrank.serving.store.sqlite import migrate
 
 
 class Restored(NamedTuple):
-    """What was restored: where, its last event, how many later ones were left out, and whether there were keys."""
+    """What was restored: where, its last event, how many later ones were left out, whether there were keys; and how many
+    events the archive gave.
+    """
 
     path: Path
     events: int
     left_out: int
     keys: bool
+    from_archive: int = 0
 
 
-def restore(source: Path, address: str, at: str | None = None) -> Restored:
+def restore(source: Path, address: str, at: str | None = None, archive: str | None = None) -> Restored:
     """Make a store from the backup ``source``, whole or not at all; ``at`` is an event or a time, the last to be restored.
 
-    ValueError, and nothing is made, for what cannot be restored.
+    ``archive`` is where the log's archive is, if not where the store says. ValueError, and nothing is made, for what cannot be
+    restored.
     """
     if address.startswith(("postgresql://", "postgres://")):
         raise ValueError("store: PostgreSQL has its own ways to restore a database; use pg_restore, see the handbook")
@@ -48,17 +57,19 @@ def restore(source: Path, address: str, at: str | None = None) -> Restored:
     for taken in (path, keys_to, path.with_name(path.name + "-wal")):
         if taken.exists():
             raise ValueError(f"{taken}: it is there already; stop its server and move it away first")
-    partial = path.with_name(path.name + ".partial")
+    partial, put_back = path.with_name(path.name + ".partial"), 0
     try:
         shutil.copy(source, partial)
         with contextlib.closing(sqlite3.connect(partial, isolation_level=None)) as database:
             check_copy(database, source)
             migrate(database)
             last = database.execute("SELECT seq FROM head").fetchone()[0]
-            until = last if at is None else _event(database, at, last)
+            floor = _floor(database)
+            archive = archive or floor.archive
+            until = last if at is None else _event(database, at, last, floor, archive)
             if until < last:
                 database.execute("BEGIN IMMEDIATE")
-                _cut(database, until)
+                put_back = _cut(database, until, floor, archive)
                 database.execute("COMMIT")
         if keys.is_file():
             shutil.copy(keys, keys_to)
@@ -68,10 +79,15 @@ def restore(source: Path, address: str, at: str | None = None) -> Restored:
     finally:
         for left in ("", "-wal", "-shm", "-journal"):
             partial.with_name(partial.name + left).unlink(missing_ok=True)
-    return Restored(path, until, last - until, keys_to.is_file())
+    return Restored(path, until, last - until, keys_to.is_file(), put_back)
 
 
-def _event(database: sqlite3.Connection, at: str, last: int) -> int:
+def _floor(database: sqlite3.Connection) -> Floor:
+    stored = database.execute("SELECT value FROM meta WHERE name = ?", (FLOOR,)).fetchone()
+    return msgspec.msgpack.decode(stored[0], type=Floor) if stored else Floor()
+
+
+def _event(database: sqlite3.Connection, at: str, last: int, floor: Floor, archive: str | None) -> int:
     """The last event to be restored."""
     if re.fullmatch(r"[0-9]{1,18}", at):
         if not 0 < int(at) <= last:
@@ -82,23 +98,29 @@ def _event(database: sqlite3.Connection, at: str, last: int) -> int:
     except ValueError as error:
         raise ValueError(f"at: {at!r} is neither an event's number nor a time such as 2026-11-18T06:00:00") from error
     moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
-    found = database.execute("SELECT max(seq) FROM events WHERE at <= ?", (moment.timestamp(),)).fetchone()[0]
+    found = database.execute("SELECT max(seq) FROM events WHERE at <= ?", (moment.timestamp(),)).fetchone()[0] or 0
+    if found <= floor.seq and archive is not None:
+        found = last_before(moment.timestamp(), floor, archive)
     if not found:
         raise ValueError(f"at: there is no event before {at}")
     return int(found)
 
 
-def _cut(database: sqlite3.Connection, until: int) -> None:
-    """Remove all events after one, and what follows from them."""
-    stored = database.execute("SELECT value FROM meta WHERE name = ?", (FLOOR,)).fetchone()
-    floor = msgspec.msgpack.decode(stored[0], type=Floor) if stored else Floor()
-    if until <= floor.seq:
-        raise ValueError(f"at: the log of this backup begins after event {floor.seq}; give a later one, or an older backup")
+def _cut(database: sqlite3.Connection, until: int, floor: Floor, archive: str | None) -> int:
+    """Remove all events after one, and what follows from them; how many events the archive gave."""
+    if archive is None and until <= floor.seq:
+        raise ValueError(
+            f"at: the log of this backup begins after event {floor.seq}, older ones were dropped; give a later one"
+        )
     gone = "SELECT name FROM rankers WHERE number IN (SELECT ranker FROM events WHERE seq > ? AND kind = ?)"
     for (name,) in database.execute(gone, (until, int(Kind.DELETED))):
         raise ValueError(f"at: ranker {name!r} was deleted after event {until}, its items with it; give an older backup")
-    _check_snapshots(database, floor, until)
-    _reopen(database, floor, until)
+    put_back = None
+    if archive is not None and (until <= floor.seq or min(_ended_later(database, until), default=until) <= floor.seq):
+        put_back, floor = put_events_back(database, archive, floor, until), Floor()
+    else:
+        _check_snapshots(database, floor, until)
+        _reopen(database, floor, until)
     for (number,) in database.execute(
         "SELECT ranker FROM events WHERE seq > ? AND kind = ?", (until, int(Kind.CREATED))
     ).fetchall():
@@ -115,7 +137,12 @@ def _cut(database: sqlite3.Connection, until: int) -> None:
         database.execute("DELETE FROM meta WHERE name = ?", (f"items/{number}",))  # the log makes up for it
     database.execute("DELETE FROM meta WHERE name = ?", (CHECKPOINT,))
     link = database.execute("SELECT link FROM events WHERE seq = ?", (until,)).fetchone()[0]
-    database.execute("UPDATE head SET seq = ?, digest = ?", (until, (link or chain.START)[: chain.SIZE]))
+    database.execute(
+        "UPDATE head SET seq = ?, digest = ?, first = min(first, ?)", (until, (link or chain.START)[: chain.SIZE], until + 1)
+    )
+    if put_back is not None:
+        write_rows(database)
+    return put_back or 0
 
 
 def _check_snapshots(database: sqlite3.Connection, floor: Floor, until: int) -> None:
@@ -130,10 +157,17 @@ def _check_snapshots(database: sqlite3.Connection, floor: Floor, until: int) -> 
         )
 
 
+_LATER = "SELECT DISTINCT served FROM events WHERE seq > ? AND served > 0 AND served <= ?"
+
+
+def _ended_later(database: sqlite3.Connection, until: int) -> list[int]:
+    """Slates that were served up to an event, and reported on or ended after it."""
+    return [served for (served,) in database.execute(_LATER, (until, until))]
+
+
 def _reopen(database: sqlite3.Connection, floor: Floor, until: int) -> None:
     """Slates that were reported on or ended later: they are as they were."""
-    after = "SELECT DISTINCT served FROM events WHERE seq > ? AND served > 0 AND served <= ?"
-    later = [served for (served,) in database.execute(after, (until, until))]
+    later = _ended_later(database, until)
     if later and min(later) <= floor.seq:
         raise ValueError(
             f"at: slates that were served before event {floor.seq}, where the log begins, were open then; give a later event"
@@ -141,7 +175,7 @@ def _reopen(database: sqlite3.Connection, floor: Floor, until: int) -> None:
     query = "SELECT served, clicks FROM events WHERE kind = ? AND seq <= ? ORDER BY seq"
     clicks = dict(database.execute(query, (int(Kind.REPORTED), until)))
     names = {}
-    for seq, link in database.execute(f"SELECT seq, link FROM events WHERE seq IN ({after})", (until, until)):
+    for seq, link in database.execute(f"SELECT seq, link FROM events WHERE seq IN ({_LATER})", (until, until)):
         names[seq] = chain.slate_of((link or b"")[chain.SIZE :])
     if None in names.values():  # written by an older version
         names |= {served: slate for slate, served in database.execute("SELECT slate, served FROM slates")}

@@ -171,12 +171,7 @@ def _agreed(store: Store, archive: Archive, floor: Floor, target: int) -> int:
 
     Where a step was added and the floor not raised, because a process was killed in between, it is that step's last event.
     """
-    manifest = archive.manifest()
-    if manifest.last < floor.seq:
-        raise ValueError(f"archive: {archive.address} ends with event {manifest.last}, the log begins after {floor.seq}")
-    for step in manifest.steps:
-        if step.last == floor.seq and step.digest != floor.digest.hex():
-            raise ValueError(f"archive: {archive.address} is not one of this log")
+    for step in archive.check(floor.seq, floor.digest).steps:
         if step.last > floor.seq:
             there = store.raw(step.last - 1, 1)
             link = there[0][-1] if there and there[0][0] == step.last else None

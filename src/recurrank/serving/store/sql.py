@@ -38,8 +38,8 @@ _EVENTS = """
 
 
 _CHANGE_NOTE = "ON CONFLICT (name) DO UPDATE SET value = excluded.value"
-FLOOR, SWEEP = "floor", "sweep"
-"""Names of notes."""
+FLOOR, FLOOR_ITEMS, SWEEP = "floor", "floor_items/", "sweep"
+"""Names of notes; of the second, the beginning."""
 
 
 def _items_name(ranker: int) -> str:
@@ -49,7 +49,7 @@ def _items_name(ranker: int) -> str:
 
 def _floor_items_name(ranker: int) -> str:
     """The same for its items at the floor."""
-    return f"floor_items/{ranker}"
+    return f"{FLOOR_ITEMS}{ranker}"
 
 
 def _marks(values: Sequence[Any]) -> str:
