@@ -7,11 +7,13 @@ import os
 import sqlite3
 import subprocess
 import sys
+import time
 
 import pytest
 from tests.serving.growing import Running
 
 from recurrank.serving.auth import create, open_keys
+from recurrank.serving.retention import Policy
 from recurrank.serving.store.sqlite import MIGRATIONS
 
 
@@ -70,3 +72,19 @@ def test_no_store_yet(tmp_path):
     assert code == 1
     assert found["store"][0] == found["keys"][0] == "look"
     assert list(tmp_path.iterdir()) == []
+
+
+def test_an_archive_of_another_log(tmp_path):
+    for name in ("one", "other"):
+        running = Running(f"sqlite:///{tmp_path}/{name}.db", Policy(events=300, archive=f"{tmp_path}/{name}"))
+        running.rounds(300)
+        running.states()
+        running.service.learner.keep_all(time.monotonic() + 60)
+        assert running.service.retention.step() > 0
+        running.service.close()
+    store = f"sqlite:///{tmp_path}/one.db"
+    assert doctor("--store", store)[1]["archive"][0] == "ok"
+    verdict, why = doctor("--store", store, "--archive", f"{tmp_path}/other")[1]["archive"]
+    assert verdict == "wrong"
+    assert "is not one of this log" in why
+    assert "ends with event 0" in doctor("--store", store, "--archive", f"{tmp_path}/none")[1]["archive"][1]

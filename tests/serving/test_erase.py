@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 
 import httpx
 import msgspec
@@ -126,6 +127,59 @@ def test_subjects_that_were_written_before_there_were_salts(address, tmp_path):
     running.start()
     assert running.states() == states
     running.service.close()
+
+
+def test_an_erasure_beside_a_server_leaves_the_floor_where_it_is(database, tmp_path):
+    """It writes the floor's seal anew, and the archive; a step of retention in between would be undone."""
+    running = Running(database, Policy(events=500, archive=f"{tmp_path}/archive"), window=1e6)
+    service, retention = running.service, running.service.retention
+    service.store.commit([without_salt(service, WHO, f"{WHO} {n}") for n in range(5)])
+    running.rounds(400)
+    running.states()
+    assert retention.step() > 0
+    running.rounds(400)
+    states = running.states()
+    other, floor = open_store(database), service.store.floor()
+    replace, tried = other.replace_slates, []
+
+    def between(*arguments) -> None:
+        tried.append(retention.step())
+        replace(*arguments)
+
+    other.replace_slates = between
+    assert erase(other, WHO) == (5, 5, {})
+    assert tried
+    assert service.store.floor().seq >= retention.floor >= floor.seq
+    assert service.store.floor().seal != floor.seal
+    assert retention.step() > 0, retention.failed
+    assert verify(other).faults == []
+    assert running.states() == states
+    other.close()
+    service.close()
+
+
+def test_two_erasures_at_once(database, tmp_path):
+    """Each notes what has taken the place of events; neither loses the other's notes."""
+    running = Running(database, None, window=1e6)
+    running.service.store.commit([without_salt(running.service, who, f"{who} {n}") for n in range(5) for who in (WHO, OTHER)])
+    running.service.close()
+    first, second = open_store(database), open_store(database)
+    note, begun = first.note, threading.Event()
+    later = threading.Thread(target=lambda: (begun.wait(), erase(second, OTHER)))
+
+    def slow(*arguments) -> None:
+        begun.set()
+        later.join(1)  # it has time enough to write all of its own
+        note(*arguments)
+
+    first.note = slow
+    later.start()
+    assert erase(first, WHO).log == 5
+    later.join()
+    assert len(chain.unpack_notes(first.noted_as(chain.REPLACED))) == 10
+    assert verify(first).faults == []
+    first.close()
+    second.close()
 
 
 def test_a_subject_is_on_no_page_and_in_no_export(tmp_path):

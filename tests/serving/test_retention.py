@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 from tests.serving.growing import Running, grown
 
+from recurrank import plugins
 from recurrank.serving.archive import Archive
 from recurrank.serving.audit import export, replay
 from recurrank.serving.retention import LEAST, Policy, parse
@@ -270,6 +271,37 @@ def test_by_time_with_a_worker_process(tmp_path):
     assert 500 < running.service.store.floor().seq < running.service.store.newest()
     assert verify(running.service.store).faults == []
     running.service.close()
+
+
+def test_a_plugin_that_prints_does_not_disturb_the_worker(tmp_path, monkeypatch, capfd):
+    (tmp_path / "talks.py").write_text("import os\nprint('many words ' * 10, flush=True)\nos.system('echo and more')\n")
+    monkeypatch.setenv(plugins.ENVIRONMENT, str(tmp_path / "talks.py"))
+    running = Running(f"sqlite:///{tmp_path}/log.db", Policy(events=300), apart=True)
+    running.rounds(300)
+    running.states()
+    assert running.service.retention.step() > 0, running.service.retention.failed
+    running.service.close()
+    assert "many words" in capfd.readouterr().err
+
+
+def test_one_at_a_time_maintains_a_store(address):
+    store = open_store(address)
+    other = open_store(address) if store.shared else store
+    with store.maintaining() as alone:
+        assert alone
+        with other.maintaining(0.1) as second:
+            assert not second
+    with other.maintaining() as alone:
+        assert alone
+    with pytest.raises(KeyError), store.maintaining():
+        raise KeyError
+    with other.maintaining() as alone:
+        assert alone
+    other.close()
+    if store.shared:
+        with store.maintaining() as alone:
+            assert alone
+    store.close()
 
 
 def test_policies():

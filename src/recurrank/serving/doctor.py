@@ -92,7 +92,7 @@ def _cache() -> Check:
     folder = Path(os.environ.get("NUMBA_CACHE_DIR") or Path(sys.modules["recurrank"].__file__ or ".").parent)
     if os.access(folder, os.W_OK):
         return Check("machine code", "ok", f"kept in {folder}")
-    return Check("machine code", "look", f"{folder} cannot be written: every start compiles; set NUMBA_CACHE_DIR")
+    return Check("machine code", "look", f"{folder} cannot be written, only the home may keep it; set NUMBA_CACHE_DIR")
 
 
 def _keys(address: str) -> Check:
@@ -139,7 +139,4 @@ def _archive(store: Store, where: str | None) -> Check:
     address = where or floor.archive
     if address is None:
         return Check("archive", "ok", "none")
-    last = Archive(address).manifest().last
-    if last < floor.seq:
-        return Check("archive", "wrong", f"{address} ends with event {last:,}, the log begins after {floor.seq:,}")
-    return Check("archive", "ok", f"{address}, up to event {last:,}")
+    return Check("archive", "ok", f"{address}, up to event {Archive(address).check(floor.seq, floor.digest).last:,}")

@@ -20,6 +20,8 @@ from recurrank.serving.events import Event, Kind
 from recurrank.serving.store.base import Store
 from recurrank.serving.trial import erased, forgotten, has_trial, trial_of
 
+PATIENCE = 600.0
+"""Seconds that a step of retention, or another erasure, is waited for."""
 CHUNK, TOGETHER = 10_000, 256
 """Events read at a time, and changed in one transaction."""
 EXPORTED = frozenset(
@@ -45,9 +47,12 @@ def erase(store: Store, subject: str, archive: str | None = None, exports: Seque
         raise ValueError("subject: it is empty; give the one that was sent with rank requests")
     for path in exports:
         _check_export(path)
-    erasing, where = _Erasing(store, subject), archive or store.floor().archive
-    logged = erasing.log()  # first: what is archived meanwhile comes from there
-    archived = Archive(where).replace(erasing.without) if where else 0
+    with store.maintaining(PATIENCE) as alone:
+        if not alone:
+            raise ValueError("store: retention or another erasure has been at work for minutes; try again later")
+        erasing, where = _Erasing(store, subject), archive or store.floor().archive
+        logged = erasing.log()
+        archived = Archive(where).replace(erasing.without) if where else 0
     return Erased(logged, archived, {str(path): _erase_export(path, subject) for path in exports})
 
 

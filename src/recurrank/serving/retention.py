@@ -163,7 +163,8 @@ class Retention:
             self._clear(floor)
         if self._policy is not None:
             while (target := self._target(floor)) > floor.seq and not self.stopping.is_set():
-                raised = self._raise(floor, target, self._policy.archive)
+                with self._store.maintaining() as alone:  # an erasure changes the floor's seal and the archive
+                    raised = self._raise(self._store.floor(), target, self._policy.archive) if alone else None
                 if raised is None:
                     break
                 floor = raised

@@ -265,7 +265,12 @@ def answer(asked: Order | Survey) -> Prepared | Gone:
 
 
 def main(politeness: int) -> None:
-    """Read orders from standard input, answer on standard output; end when whoever gives the orders does."""
+    """Read orders from standard input, answer on standard output; end when whoever gives the orders does.
+
+    What a plugin prints goes to standard error: on standard output it would be taken for an answer.
+    """
+    answers = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)
     os.nice(politeness)
     gc.disable()  # walking over all rows that were read takes a third of the time
     load_inherited()
@@ -273,7 +278,7 @@ def main(politeness: int) -> None:
     threading.Thread(target=_listen, args=(orders,), daemon=True).start()
     while True:
         answered = answer(msgspec.msgpack.decode(orders.get(), type=Order | Survey))
-        write_message(sys.stdout.buffer, answered)
+        write_message(answers, answered)
         del answered
         gc.collect()
 

@@ -71,7 +71,6 @@ __all__ = [
     "StoredRanker",
 ]
 
-
 _LEARNED, _EXPIRED = bytes([Status.LEARNED]), bytes([Status.EXPIRED])
 
 
@@ -95,8 +94,7 @@ class Store(abc.ABC):
         return False
 
     def commit(self, operations: Sequence[Operation], wait: bool = True) -> list[Any]:
-        """Do all of them, in order, durably; what became of each: :class:`Served`, :class:`Changed`, a status' name, or how
-        many expired.
+        """Do all of them, in order, durably; what became of each: Served, Changed, a status' name, or how many expired.
 
         Without ``wait``, :class:`Locked` where another transaction would have to be waited for.
         """
@@ -295,6 +293,10 @@ class Store(abc.ABC):
     # What is old and goes (retention.py).
 
     @abc.abstractmethod
+    def maintaining(self, patience: float = 0.0) -> AbstractContextManager[bool]:
+        """Whether nobody else raises the floor, erases or writes to the archive meanwhile; others are waited for so long."""
+
+    @abc.abstractmethod
     def floor(self) -> Floor:
         """How far back the log reaches."""
 
@@ -328,8 +330,7 @@ class Store(abc.ABC):
     def remove(self, events: list[int], slates: list[tuple[str, int]]) -> None:
         """Remove events and slates' rows, together; after a power cut they may be there again.
 
-        A slate is an id and the event that served it: another ranker may have taken the id of a deleted one's slate since, and
-        its row stays.
+        A slate is an id and the event that served it: a row whose id another ranker's slate has taken since stays.
         """
 
     @abc.abstractmethod

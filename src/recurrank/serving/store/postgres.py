@@ -1,7 +1,8 @@
 """The log in PostgreSQL, for several servers side by side.
 
 Transactions that append take one advisory lock, so that the log has no gaps and whoever reads it in order misses nothing. The
-learner's lease is another advisory lock, held by a connection of its own: it ends with the connection, and so with the server.
+learner's lease is another advisory lock, held by a connection of its own: it ends with the connection, and so with the server;
+and so is the right to raise the floor or to erase.
 A connection that fails is replaced at the next use.
 """
 
@@ -25,8 +26,11 @@ try:
 except ImportError as error:
     raise ValueError("store: PostgreSQL needs psycopg; install recurrank[postgres]") from error
 
-APPEND, LEARN = 0x72656375, 0x72616E6B
+APPEND, LEARN, MAINTAIN = 0x72656375, 0x72616E6B, 0x6D61696E
 """Keys of the advisory locks."""
+
+LOOK = 0.05
+"""Seconds between two tries to be the one who maintains the store."""
 
 MIGRATIONS = [
     """
@@ -165,6 +169,7 @@ class PostgresStore(SqlStore):
     def __init__(self, address: str, read_only: bool = False) -> None:
         super().__init__()
         self._writer, self._reader, self._leaser = _Line(address), _Line(address), _Line(address)
+        self._maintainer = _Line(address)
         self._slow = _Line(address)  # for what is large, so that commits of this server do not have to wait for it
         self._leased: Any = None
         try:
@@ -256,8 +261,26 @@ class PostgresStore(SqlStore):
                 connection.execute("SELECT 1")  # it raises where the connection, and the lease with it, is gone
         return self._leased is not None
 
+    @contextmanager
+    def maintaining(self, patience: float = 0.0) -> Iterator[bool]:
+        with super().maintaining(patience) as mine:
+            if not mine:
+                yield False
+                return
+            with self._maintainer.use() as connection:
+                until = time.monotonic() + patience
+                while not (mine := connection.execute("SELECT pg_try_advisory_lock(%s)", (MAINTAIN,)).fetchone()[0]):
+                    if time.monotonic() >= until:
+                        break
+                    time.sleep(LOOK)
+                try:
+                    yield mine
+                finally:
+                    if mine:
+                        connection.execute("SELECT pg_advisory_unlock(%s)", (MAINTAIN,))
+
     def close(self) -> None:
-        for line in (self._leaser, self._reader, self._slow, self._writer):
+        for line in (self._leaser, self._maintainer, self._reader, self._slow, self._writer):
             line.close()
 
 

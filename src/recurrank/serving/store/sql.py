@@ -5,9 +5,10 @@ from __future__ import annotations
 import abc
 import functools
 import secrets
+import threading
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any, ClassVar
 
 import msgspec
@@ -67,6 +68,10 @@ class SqlStore(Store):
     prefix: ClassVar[str]
     mark: ClassVar[str]
     flag: ClassVar[str]  # the column ``deleted`` as a number
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._maintenance = threading.Lock()
 
     def run(self, t: Any, query: str, *values: Any) -> Any:
         """Run a statement in what :meth:`reading` or a transaction gave; its rows can be fetched from the result."""
@@ -217,6 +222,15 @@ class SqlStore(Store):
     def snapshot(self, ranker: int, seq: int) -> Snapshot | None:
         found = self.all("SELECT seq, digest, state FROM @snapshots WHERE ranker = ? AND seq = ?", ranker, seq)
         return Snapshot(*found[0]) if found else None
+
+    @contextmanager
+    def maintaining(self, patience: float = 0.0) -> Iterator[bool]:
+        mine = self._maintenance.acquire(timeout=patience)
+        try:
+            yield mine
+        finally:
+            if mine:
+                self._maintenance.release()
 
     def floor(self) -> Floor:
         stored = self.noted_as(FLOOR)
