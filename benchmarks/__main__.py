@@ -28,6 +28,7 @@ NAMES = [
     "seeds",
     "logs",
     "rollout",
+    "interleaving",
     "brake",
     "shadow",
     "retention",

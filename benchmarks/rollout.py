@@ -2,7 +2,7 @@
 
 Each ranker has learned for a number of rounds; its order is what it shows then. Sessions are those within which 80 % of
 experiments have ended with the right verdict at alpha = 5 %, counted in the same way for both; both tests hold at all times.
-A/B is looked at after every 8 % more slates, and each arm gets half of them, which is best for it.
+A/B has the better of two tests (``benchmarks/interleaving.py``), and each arm gets half of the slates, which is best for it.
 
 What bounds the ratio: a test of a mean ``m`` of variance ``v`` needs about ``2 log(1 / alpha) v / m^2`` sessions, whichever it
 is. For two arms that is ``(2 v_1 + 2 v_2) / gap^2``; for interleaving, credits may weigh positions (Yue et al., SIGIR 2010),
@@ -16,13 +16,12 @@ from typing import Any
 import numpy as np
 
 import recurrank as rr
+from benchmarks.interleaving import ALPHA, POWER, arms, click_counts
 from benchmarks.measure import Figure, at_most
 from recurrank.clicks import ClickModel
-from recurrank.rollout import Arm, ArmComparison, Preference, probabilistic, team_draft
+from recurrank.rollout import Preference, probabilistic, team_draft
 
-ITEMS, DIM, POSITIONS, RUNS, POWER, ALPHA, SCALE = 50, 5, 5, 20, 0.8, 0.05, 0.4
-LOOKS = np.unique(np.geomspace(50, 200_000, 110).astype(np.int64))
-"""Slates per arm after which A/B is looked at; an experiment that goes on after the last is counted as if it ended there."""
+ITEMS, DIM, POSITIONS, RUNS, SCALE = 50, 5, 5, 20, 0.4
 MOST = 50_000
 """Sessions of an interleaving at most."""
 USERS = ("cascade", "position-based")
@@ -43,14 +42,15 @@ def run() -> list[Figure]:
     for users in USERS:
         for better, worse in PAIRS:
             model, orders = _orders(users, better, worse)
-            arms = _arms(model, orders)
+            product, differences = arms(*(_counts(model, order) for order in orders))
+            both = min(product, differences)
             names = f"{users}, {better[0]} after {better[1]:,}, {worse[0]} after {worse[1]:,} rounds"
             clicks = " and ".join(f"{model.expected(order).sum():.3f}" for order in orders)
             for draw in (team_draft, probabilistic):
                 sessions = _interleaved(model, orders, draw)
                 bound = f"best weights {100 * bound_of(model, orders, draw):.0f} %"
-                detail = f"{sessions:,.0f} of {arms:,.0f} sessions; {clicks} clicks per slate; {bound}"
-                figures.append(at_most(f"{draw.__name__}: {names}", 100 * sessions / arms, 10, "% of A/B", detail))
+                detail = f"{sessions:,.0f} of {both:,.0f} sessions; {clicks} clicks per slate; {bound}"
+                figures.append(at_most(f"{draw.__name__}: {names}", 100 * sessions / both, 10, "% of A/B", detail))
     return figures
 
 
@@ -61,14 +61,14 @@ def bound_of(model: ClickModel, orders: list[Any], draw: Any) -> float:
         noise = [float(one.sum() * (1 - one.sum())) for one in expected]
     else:
         noise = [float((one * (1 - one)).sum()) for one in expected]
-    arms = float(expected[0].sum() - expected[1].sum()) ** 2 / (2 * sum(noise))
+    of_arms = float(expected[0].sum() - expected[1].sum()) ** 2 / (2 * sum(noise))
     rng, credits = np.random.default_rng(9), np.empty((SAMPLE, POSITIONS))
     first, second = _full(orders)
     for row in credits:
         shown = draw(first, second, POSITIONS, rng)
         row[:] = (2 * shown.share - 1) * model.sample(shown.items, rng)
     mean, spread = credits.mean(axis=0), np.cov(credits.T) + 1e-9 * np.eye(POSITIONS)
-    return arms / float(mean @ np.linalg.solve(spread, mean))
+    return of_arms / float(mean @ np.linalg.solve(spread, mean))
 
 
 def _full(orders: list[Any]) -> Any:
@@ -91,31 +91,12 @@ def _orders(users: str, *rankers: tuple[str, int]) -> tuple[ClickModel, list[Any
     return model, sorted(slates, key=lambda slate: -float(model.expected(slate).sum()))
 
 
-def _arms(model: ClickModel, orders: list[Any]) -> float:
-    """Sessions of A/B, both arms, that POWER of the experiments need."""
-    rng, ended = np.random.default_rng(4), []
-    for _ in range(RUNS):
-        states = [_states(_clicks(model, order, rng)) for order in orders]
-        pairs = (ArmComparison(POSITIONS, ALPHA, baseline=worse, ranker=better) for better, worse in zip(*states, strict=True))
-        found = (both.ranker.slates for both in pairs if both.difference > 0 and both.p_value() <= ALPHA)
-        ended.append(2.0 * next(found, int(LOOKS[-1])))
-    return float(np.quantile(ended, POWER, method="higher"))
-
-
-def _clicks(model: ClickModel, order: Any, rng: np.random.Generator) -> Any:
-    """Clicks per slate of many users: one at most in the cascade model, independent positions in the other."""
+def _counts(model: ClickModel, order: Any) -> Any:
+    """The probabilities of 0, 1, ... clicks on a slate: at most one in the cascade model, independent ones in the other."""
     rates = model.expected(order)
     if isinstance(model, rr.clicks.Cascade):
-        return (rng.random(LOOKS[-1]) < rates.sum()).astype(np.float64)
-    return (rng.random((LOOKS[-1], POSITIONS)) < rates).sum(axis=1).astype(np.float64)
-
-
-def _states(clicks: Any) -> list[Arm]:
-    """The arm at each look."""
-    total, slates = np.cumsum(clicks), np.arange(1, len(clicks) + 1)
-    predicted = np.append(0.0, (total / slates)[:-1])
-    deviation = np.cumsum((clicks - predicted) ** 2)
-    return [Arm(int(look), float(total[look - 1]), float(deviation[look - 1])) for look in LOOKS]
+        return np.array([1 - rates.sum(), rates.sum(), *[0.0] * (POSITIONS - 1)])
+    return click_counts(rates)
 
 
 def _interleaved(model: ClickModel, orders: list[Any], draw: Any) -> float:

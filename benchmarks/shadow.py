@@ -7,7 +7,7 @@ the ranker is released: its regret over the next 20,000 rounds is compared with 
 A certificate is what a ranker with blocks of positions rests on: a block of m positions has the items that belong there. It is
 wrong if the best m of the block's items are not as good as the best order's items at these positions. It is looked at after the
 shadow and at the end. Rankers without blocks certify nothing. Rankers that do not learn from other orders must be as they were
-made, byte by byte: then their regret is a cold start's.
+made, byte by byte: then their regret is a cold start's, and one run per environment is enough.
 """
 
 from __future__ import annotations
@@ -30,8 +30,9 @@ from recurrank.serving.spec import RankerSpec
 from recurrank.serving.store import open_store
 from recurrank.serving.store.base import Report, Serve
 
-SHADOW, RELEASED, RUNS, TOGETHER = 2_000, 20_000, 5, 250
-RANKERS = ("anchored", "cascade-klucb", "cascade-linucb", "linucb", "balanced", "recurrank", "toprank", "dcm-klucb")
+SHADOW, RELEASED, RUNS, TOGETHER = 2_000, 20_000, 20, 250
+SLOW = ("pb-mhb", "unirank")
+"""Take minutes to hours where there are 10,000 items: run them by name."""
 
 
 class Outcome(NamedTuple):
@@ -42,9 +43,10 @@ class Outcome(NamedTuple):
     wrong: int
 
 
-def run(rankers: tuple[str, ...] = RANKERS, runs: int = RUNS) -> list[Figure]:
-    """Each ranker in each environment."""
-    return [figure for name in rankers for figure in _figures(name, runs)]
+def run(rankers: tuple[str, ...] = (), runs: int = RUNS) -> list[Figure]:
+    """Each ranker that a service can use in each environment."""
+    names = rankers or [name for name in rr.rankers.names(served=True) if name not in SLOW]
+    return [figure for name in names for figure in _figures(name, runs if registered()[name].learns_any_order else 1)]
 
 
 def _figures(name: str, runs: int) -> list[Figure]:
@@ -80,7 +82,8 @@ def outcome(name: str, called: str, environment: Any, run: int) -> Outcome:
     model, positions = setting.model, environment.positions
     catalogue = Catalogue(setting.features)
     rollout = RolloutSettings(mode="shadow")
-    spec = RankerSpec(algorithm=name, positions=positions, rounds=RELEASED, seed=run, rollout=rollout)
+    options = {"examination": (1 / np.arange(1.0, positions + 1)).tolist()} if name.startswith("pbm-") else {}
+    spec = RankerSpec(algorithm=name, positions=positions, rounds=RELEASED, seed=run, options=options, rollout=rollout)
     ranker, cold = _shadowed(spec, catalogue, model, rng), new_fold(spec, catalogue).ranker
     wrong = _wrong(ranker, model)
     if not ranker.learns_any_order:

@@ -81,7 +81,6 @@ class C3UCB(Ranker):
     name = "c3-ucb"
     reference = "Li, Wang, Zhang, Chen 2016"
     believes = "cascade"
-    learns_any_order = True
     uses_features = True
     regret_bound = "O(d sqrt(T K) log(T))"
     compiled_rank = rank

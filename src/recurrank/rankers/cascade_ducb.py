@@ -209,7 +209,6 @@ class CascadeDUCB(Ranker):
     name = "cascade-ducb"
     reference = "Li, de Rijke 2019"
     believes = "cascade, tastes that change"
-    learns_any_order = True
     uses_features = False
     regret_bound = "O(L sqrt(T U) log T) for U changes"
     compiled_rank = discount_rank
@@ -240,7 +239,6 @@ class CascadeSWUCB(Ranker):
     name = "cascade-swucb"
     reference = "Li, de Rijke 2019"
     believes = "cascade, tastes that change"
-    learns_any_order = True
     uses_features = False
     regret_bound = "O(L sqrt(T U log T)) for U changes"
     compiled_rank = window_rank

@@ -72,7 +72,6 @@ class CascadeLinTS(Ranker):
     name = "cascade-lints"
     reference = "Zong, Ni, Sung, Ke, Wen, Kveton 2016"
     believes = "cascade"
-    learns_any_order = True
     uses_features = True
     regret_bound = "none proved"
     compiled_rank = rank

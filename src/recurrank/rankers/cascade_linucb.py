@@ -296,7 +296,6 @@ class CascadeLinUCB(Ranker):
     name = "cascade-linucb"
     reference = "Zong, Ni, Sung, Ke, Wen, Kveton 2016"
     believes = "cascade"
-    learns_any_order = True
     uses_features = True
     regret_bound = "O(d sqrt(T K) log(T))"
     compiled_rank = rank

@@ -145,7 +145,6 @@ class CascadeUCB1(Ranker):
     name = "cascade-ucb1"
     reference = "Kveton, Szepesvari, Wen, Ashkan 2015"
     believes = "cascade"
-    learns_any_order = True
     uses_features = False
     regret_bound = "O(L log(T) / Delta)"
     compiled_rank = ucb1_rank
@@ -172,7 +171,6 @@ class CascadeKLUCB(Ranker):
     name = "cascade-klucb"
     reference = "Kveton, Szepesvari, Wen, Ashkan 2015"
     believes = "cascade"
-    learns_any_order = True
     uses_features = False
     regret_bound = "O(L log(T) / Delta)"
     compiled_rank = kl_rank

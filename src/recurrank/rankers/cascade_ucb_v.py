@@ -77,7 +77,6 @@ class CascadeUCBV(Ranker):
     name = "cascade-ucb-v"
     reference = "Vial, Sanghavi, Shakkottai, Srikant 2022"
     believes = "cascade"
-    learns_any_order = True
     uses_features = False
     regret_bound = "O(sqrt(L T log T))"
     compiled_rank = rank

@@ -91,7 +91,6 @@ class CascadeWOFUL(Ranker):
     name = "cascade-woful"
     reference = "Vial, Sanghavi, Shakkottai, Srikant 2022"
     believes = "cascade"
-    learns_any_order = True
     uses_features = True
     regret_bound = "O(d sqrt(T) log T)"
     compiled_rank = rank

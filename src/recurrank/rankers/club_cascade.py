@@ -231,7 +231,6 @@ class CLUBCascade(RequestRanker):
     name = "club-cascade"
     reference = "Li, Zhang 2018"
     believes = "cascade, users in unknown clusters"
-    learns_any_order = True
     regret_bound = "O(d sqrt(m T K) log T), m clusters of users"
     compiled_rank = rank
     compiled_learn = learn_of_catalogue(take)

@@ -64,7 +64,6 @@ class LinUCB(Ranker):
     name = "linucb"
     reference = "Li, Chu, Langford, Schapire 2010"
     believes = "document-based"
-    learns_any_order = True
     uses_features = True
     regret_bound = "none for rankings"
     compiled_rank = rank

@@ -209,7 +209,6 @@ class PBMHB(Ranker):
     name = "pb-mhb"
     reference = "Gauthier, Gaudel, Fromont 2021"
     believes = "position-based, unknown examination"
-    learns_any_order = True
     uses_features = False
     regret_bound = "none proved"
     compiled_rank = rank

@@ -83,7 +83,6 @@ class PBMUCB(Ranker):
     name = "pbm-ucb"
     reference = "Lagree, Vernade, Cappe 2016"
     believes = "position-based, known examination"
-    learns_any_order = True
     uses_features = False
     regret_bound = "O(L log(T) / Delta)"
     compiled_rank = rank

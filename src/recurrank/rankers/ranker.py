@@ -90,7 +90,8 @@ class Ranker:
     compiled: ClassVar[bool] = True
     """Whether numba compiled these functions; those of a plain Python class (``plain.py``) run in interpreted loops."""
     learns_any_order: ClassVar[bool] = False
-    """Whether its assumptions about users let it learn from orders that others chose."""
+    """Whether it learns from orders that others chose. That helps rankers which try few items beside the best order; optimists
+    would fill whole slates with what such an order left out (docs/rollout.md)."""
     not_served: ClassVar[str] = ""
     """Why a service cannot use it, where that is so."""
     compiled_propensity: ClassVar[Callable[..., Any] | None] = None

@@ -91,7 +91,6 @@ class VAC2UCB(Ranker):
     name = "vac2-ucb"
     reference = "Liu, Zuo, Wang, Lui, Hajiesmaili, Wierman, Chen 2023"
     believes = "cascade"
-    learns_any_order = True
     uses_features = True
     regret_bound = "O(d sqrt(T) log T)"
     compiled_rank = rank

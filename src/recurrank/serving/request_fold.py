@@ -18,7 +18,7 @@ from recurrank.serving.changes import StockAt, Stocked, carried_counts, left
 from recurrank.serving.events import CHANGES, Event, Kind, ShownRequest, clicks_fit, screen_bits, unpack_request
 from recurrank.serving.experiment import RolloutSettings
 from recurrank.serving.fold import SLATE_KINDS, Fold, strange
-from recurrank.serving.rounds import DROPPED, DUE, SERVED
+from recurrank.serving.rounds import COUNT_ONLY, DROPPED, DUE, SERVED
 from recurrank.serving.tally import Tally, tally_round
 
 FORMAT = 100
@@ -137,7 +137,7 @@ class RequestFold(Fold):
             if shown is not None and shown.pinned:
                 free[[end - len(shown.names) + k for k in shown.pinned]] = False
         return _Batch(
-            np.fromiter((event.kind for event, _ in waiting), np.int8, count),
+            np.fromiter((self._kind(event) for event, _ in waiting), np.int8, count),
             ends,
             features,
             free,
@@ -208,10 +208,11 @@ def fold_requests(
     """Slates from ``start`` on, up to one that makes a decision due; how many are done."""
     why[0] = 0
     for i in range(start, len(batch.kinds)):
-        if batch.kinds[i] == SERVED:
+        kind, reaches = batch.kinds[i] % COUNT_ONLY, batch.kinds[i] < COUNT_ONLY
+        if kind == SERVED:
             state.account[0] += batch.changes[i]
             counts[0] += 1
-        elif batch.kinds[i] == DROPPED:
+        elif kind == DROPPED:
             counts[2] += 1
         else:
             begin, end = batch.ends[i - 1] if i > 0 else 0, batch.ends[i]
@@ -228,7 +229,7 @@ def fold_requests(
             counts[1] += 1
             counts[3] += seen
             shown = Shown(batch.features[begin:end], batch.free[begin:end], batch.segments[i], examined)
-            if until > 0 and take(state, shown, clicks[:until]):
+            if reaches and until > 0 and take(state, shown, clicks[:until]):
                 why[0] = DUE
                 return i + 1
     return len(batch.kinds)
