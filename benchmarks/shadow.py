@@ -80,7 +80,7 @@ def outcome(name: str, called: str, environment: Any, run: int) -> Outcome:
     seed, rng = np.random.SeedSequence(run, spawn_key=(len(called),)), np.random.default_rng(run)
     setting = environment.source.setting(run % SPLITS, seed, environment.positions)
     model, positions = setting.model, environment.positions
-    catalogue = Catalogue(setting.features)
+    catalogue = Catalogue(setting.features, [str(item) for item in range(len(setting.features))])
     rollout = RolloutSettings(mode="shadow")
     options = {"examination": (1 / np.arange(1.0, positions + 1)).tolist()} if name.startswith("pbm-") else {}
     spec = RankerSpec(algorithm=name, positions=positions, rounds=RELEASED, seed=run, options=options, rollout=rollout)
