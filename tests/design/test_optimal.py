@@ -198,6 +198,25 @@ def test_not_finite_is_named_by_place(value):
         rr.g_optimal(features)
 
 
+@pytest.mark.parametrize("large", [1, 3])
+@pytest.mark.parametrize("times", [1e20, 1e100])
+def test_items_far_larger_than_all_others_are_refused_in_one_line(large, times):
+    features = np.random.default_rng(0).random((50, 5))
+    features[:large] *= times
+    for make in (rr.g_optimal, lambda rows: rr.Balanced(rows, positions=5, rounds=100, seed=0)):
+        with pytest.raises(
+            ValueError, match=r"^features: some items are .* times as large as others; give items of one scale$"
+        ):
+            make(features)
+
+
+@pytest.mark.parametrize("large", [0, 1, 3, 5])
+def test_items_a_million_million_times_as_large_as_others_have_a_design(large):
+    features = np.random.default_rng(0).random((50, 5))
+    features[:large] *= 1e12
+    assert rr.g_optimal(features).value <= 5 * 1.05
+
+
 def test_a_catalogue_of_zeros_but_for_a_few_rows():
     """None of which is in the sample that designs begin with."""
     features = np.zeros((40_000, 32), np.float32)

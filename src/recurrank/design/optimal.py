@@ -50,6 +50,8 @@ from recurrank.design.pool import Pool
 POOL_NUMBERS = 1 << 20
 """Numbers in the pool: 8 MB of float64."""
 SMALLEST_TOLERANCE = 1e-6
+SMALLEST_SIZE = 1e-15
+"""Of rows beside the largest: float64 has the digits of both only up to here."""
 
 
 class Design(NamedTuple):
@@ -117,6 +119,7 @@ def optimal_design(source: Source, tolerance: float, pivot: Pivot = pivots) -> D
     scales = without_zeros(scales)
     if not rows.any():  # most rows are zero: begin with the longest
         sample, _, rows, *_ = source.scan(by_length(scales), most)
+    _check_sizes(rows / scales)
     pool = Pool(sample, rows, scales, source.precise, pivot)
     if len(sample) == len(source):  # all of it is in memory
         pool.balance(tolerance)
@@ -128,6 +131,16 @@ def optimal_design(source: Source, tolerance: float, pivot: Pivot = pivots) -> D
     held = np.flatnonzero(pool.weights)
     held = held[np.argsort(pool.indices[held])]
     return Design(pool.indices[held].astype(np.int64), pool.weights[held], value, pool.rank, scans)
+
+
+def _check_sizes(rows: Floats) -> None:
+    """ValueError where all rows but fewer than there are features are too small beside these to be told apart from zero."""
+    sizes = np.sort(np.abs(rows).max(axis=1))
+    sizes = sizes[sizes > 0][-rows.shape[1] :]
+    if len(sizes) and sizes[0] < SMALLEST_SIZE:
+        raise ValueError(
+            f"features: some items are {1 / float(sizes[0]):.0e} times as large as others; give items of one scale"
+        )
 
 
 def _certify(source: Source, pool: Pool, tolerance: float, most: int) -> tuple[float, int]:
