@@ -9,11 +9,13 @@ import selectors
 import socket
 import threading
 import time
+from unittest.mock import MagicMock
 
 import httpx
 import pytest
 import uvicorn
 from tests.serving.running import COMMAND, ITEMS, serving, until
+from uvicorn.server import ServerState
 
 from recurrank.client import Client
 from recurrank.serving.http.connections import HEAD, MANY, TURNS, Connections, Crowd, FairSelector, _whole
@@ -190,6 +192,26 @@ def test_the_rest_of_a_refused_body_is_not_a_header(small):
 def _free(port: int) -> bool:
     with dial(port) as line:
         return ask(line, method="POST").startswith(b"HTTP/1.1 200")
+
+
+@pytest.mark.parametrize(("parts", "paused"), [(1, False), (2, True)])
+def test_a_connection_is_read_until_a_body_is_large(parts, paused):
+    transport = MagicMock()
+    transport.is_closing.return_value, transport.get_extra_info.return_value = False, None
+
+    async def receive() -> None:
+        config = uvicorn.Config(Application(), lifespan="off", ws="none")
+        config.load()
+        line = Connections(SMALL).protocol()(config=config, server_state=ServerState(), app_state={})
+        line.connection_made(transport)
+        line.data_received(b"POST / HTTP/1.1\r\nhost: x\r\ncontent-length: 1000000\r\n\r\n")
+        for _ in range(parts):
+            line.data_received(bytes(200_000))
+        assert len(line.cycle.body) == 200_000 * parts
+        line.connection_lost(None)
+
+    asyncio.run(receive())
+    assert transport.pause_reading.called == paused
 
 
 def test_who_does_not_take_the_answer_is_cut_off(small):

@@ -145,6 +145,11 @@ BAD = {
     "a context of nobody": ("shop", {"candidates": ["i1"], "context": [1.0]}, "context: shape"),
     "an empty segment": ("shop", {"segment": ""}, "body: "),
     "another field": ("shop", {"candidate": ["i1"]}, "body: "),
+    "rows of two lengths": (
+        "free",
+        {"candidates": [{"id": "a", "features": [1.0, 2.0]}, {"id": "b", "features": [1.0]}]},
+        "candidates[1].features: 1 numbers, the first candidate has 2",
+    ),
     "features twice": ("free", {"candidates": GIVEN, "features": "AAAA"}, "features: given twice"),
     "features of nobody": ("free", {"features": "AAAA"}, "candidates: missing"),
     "odd bytes": ("free", {"candidates": ["a"], "features": "AAAA"}, "features: 3 bytes"),

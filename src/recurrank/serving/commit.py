@@ -25,8 +25,9 @@ LARGEST = 2_000
 QUIET = 3
 """Turns of an event loop that bring no operation, after which it is time to write those that have gathered."""
 
-GATHER = 0.003
-"""Seconds that operations gather at most."""
+GATHER = 0.01
+"""Seconds that operations gather at most: longer than it takes to read and rank a few dozen large requests. A group that is
+written before all of them are there makes the others wait for two transactions."""
 
 SLOW = 0.01
 """Seconds of a transaction, on average, from which on it must not be waited for in an event loop."""

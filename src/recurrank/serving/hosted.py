@@ -186,7 +186,8 @@ class HostedRanker:
 
     @staticmethod
     def _beside(drawn: Drawn, trial: Trial | None, changed: int) -> Drawn:
-        return drawn._replace(payload=drawn.payload if trial is None else attach(drawn.payload, trial), stock=changed)
+        payload = drawn.payload if trial is None else attach(drawn.payload, trial)
+        return Drawn(payload, drawn.version, changed, drawn.names)  # several times as fast as _replace()
 
     def _least(self, asked: Asked) -> int:
         """How many items a baseline needs."""

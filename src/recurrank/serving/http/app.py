@@ -107,9 +107,7 @@ def _slate_routes(service: Service) -> list[Route]:
         A ranker of requests (`anchored`) takes this visitor's candidates: ids of its items, or objects with `id` and
         `features`; features also as MessagePack, or as a .npy file with everything else in the query.
         """
-        asked, wanted = read_ask(request)
-        ranked = await service.rank_async(request.parameters[0], asked.slate, asked.propensity, wanted)
-        return Answer(_encode(s.RankedSlate(*ranked)))
+        return Answer(_encode(s.RankedSlate(*await service.rank_async(request.parameters[0], *read_ask(request)))))
 
     @route("POST", "/v1/feedback", "feedback", Operation("feedback", "slates", list[s.Reported]))
     async def feedback(request: Request) -> Answer:

@@ -28,6 +28,8 @@ from recurrank.serving.http.problems import TITLES, log, problem
 
 HEAD = 64 << 10
 """Bytes that the headers of a request may have."""
+BODY = 256 << 10
+"""Bytes of a body that may wait to be taken; asyncio reads as many at a time. Beyond them the connection is not read."""
 SWEEP = 1.0
 """Seconds between two looks at who has been silent for too long."""
 ACCEPT, BACKLOG = 8, 1_024
@@ -191,6 +193,14 @@ class Connection(HttpToolsProtocol):
             return
         self.scope["state"]["connection"] = self
         super().on_headers_complete()
+
+    def on_body(self, body: bytes) -> None:
+        """uvicorn's, which stops reading at 64 kB until they are taken; the gate takes a body as it comes anyway."""
+        if self.cycle.response_complete or self.parser.should_upgrade() or len(self.cycle.body) + len(body) > BODY:
+            super().on_body(body)
+        else:
+            self.cycle.body += body
+            self.cycle.message_event.set()
 
     def on_message_complete(self) -> None:
         self._receiving = False
