@@ -15,13 +15,22 @@ the position-based model. Neither the examination probabilities nor their order 
 *The leader* is an assignment, and each round changes K of its numbers. It is still the best if no cycle of exchanges gains: the
 position a takes the item of b, b that of c, and so on, where one of them may take the best item that is not shown. That is a
 graph of K + 1 nodes; potentials p with p_b >= p_a + gain(a, b) prove that there is none, and those of the last round nearly
-do. Where a cycle gains, it is made. Equal sums: every rho_hat has a fixed number below 10^-7 added to it.
+do. Where a cycle gains, it is made, and potentials stay with their items. Equal sums: every rho_hat has a fixed number below
+10^-7 added to it.
+
+*Bounds* b take most of the time if each is computed when its counts change, which those of the leader do in nearly all rounds.
+Most decisions need only a lower bound of them. Per observation b - rho_hat falls at most as 1 / T does, since
+
+    -log(1 - x) <= x / (1 - x)   =>   T (b - rho_hat) never falls,
+
+so the leader's b after a further observation c is at least (T b + c) / (T + 1). That number is kept, with a minus sign, until a
+neighbour could be better than the best one: only then b is computed. The largest b of the other items is found by blocks.
 """
 
 from __future__ import annotations
 
 import math
-from typing import Annotated, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
@@ -39,21 +48,28 @@ GOLDEN = (math.sqrt(5) - 1) / 2
 SLACK = 1e-12
 """Gains up to this are rounding."""
 AGE, PERIOD = 0, 1
+SHIFT = 5
+BLOCK = 1 << SHIFT
+"""Items of a block."""
+DERIVED = ("state.most", "state.high", "state.relaxed")
+"""What is not saved."""
 
 
 class State(NamedTuple):
     seen: Ints  # (K, L) T
     clicks: Ints  # (K, L)
     value: Floats  # (K, L) rho_hat, ties broken
-    bound: Floats  # (K, L) b
+    bound: Floats  # (K, L) b; a negative one of the leader: b is at least this much, and not computed
     changes: Changes  # of these four
     leader: Ints  # (K,)
     place: Ints  # (L,) the leader's position of an item, -1 for others
     spare: Ints  # (K,) the item of largest value at each position that the leader does not show; -1 if it shows all
     potential: Floats  # (K + 1,)
+    relaxed: Floats  # (K + 1,) those that other nodes have been raised by; scratch
     before: Ints  # (K + 1,) the node before each on its best path
+    most: Floats  # (K, blocks) the largest value of a block's items that the leader does not show; -1 if it shows all
+    high: Floats  # (K, blocks) the same of b
     order: Ints  # (K,) pi; scratch
-    kept: Floats  # (K,) scratch
     counts: Ints  # (2,) rounds of this leader; gamma
     level: Floats  # (1,) log T
 
@@ -84,15 +100,18 @@ def rank(state: State, rng: np.random.Generator, slate: Buffer) -> None:
     if state.counts[AGE] % state.counts[PERIOD] == 0:
         return
     _order(state)
+    last = order[size - 1]
+    item = _highest_other(state.place, bound[last], state.high[last])
+    alone = bound[last, item] - _bound(state, last, leader[last]) if item >= 0 else -1.0
     best, first = 0.0, -1
     for n in range(size - 1):
         k, m = order[n], order[n + 1]
-        gain = bound[k, leader[m]] + bound[m, leader[k]] - bound[k, leader[k]] - bound[m, leader[m]]
-        if gain > best + SLACK:
-            best, first = gain, n
-    last = order[size - 1]
-    item = _highest_other(state, bound[last])
-    if item >= 0 and bound[last, item] > best + bound[last, leader[last]] + SLACK:
+        both = bound[k, leader[m]] + bound[m, leader[k]]
+        if both - abs(bound[k, leader[k]]) - abs(bound[m, leader[m]]) > max(best, alone - 2 * SLACK):
+            gain = both - _bound(state, k, leader[k]) - _bound(state, m, leader[m])
+            if gain > best + SLACK:
+                best, first = gain, n
+    if alone > best + SLACK:
         slate.items[last] = item
     elif first >= 0:
         k, m = order[first], order[first + 1]
@@ -101,55 +120,79 @@ def rank(state: State, rng: np.random.Generator, slate: Buffer) -> None:
 
 @hot
 def learn(state: State, slate: Buffer, clicks: Bools) -> bool:
-    positions = len(slate.items)
     for k in range(len(clicks)):
-        item, value = slate.items[k], state.value
-        touch(state.changes, k * len(state.place) + item)
-        state.seen[k, item] += 1
-        state.clicks[k, item] += clicks[k]
-        mean = state.clicks[k, item] / state.seen[k, item]
-        state.bound[k, item] = kl_upper(mean, state.level[0] / state.seen[k, item])
-        value[k, item] = mean + _tie(item, k, positions)
-        if state.place[item] < 0 and value[k, item] > value[k, state.spare[k]]:
-            state.spare[k] = item
-        elif item == state.spare[k]:
-            _find_spare(state, k)
+        _observe(state, k, slate.items[k], clicks[k])
     state.counts[AGE] += 1
     _improve(state)
     return False
 
 
 @inner
-def _tie(item: int, position: int, positions: int) -> float:
-    root = math.sqrt(item * positions + position + 1 + GOLDEN)
-    return TIES * (root - math.floor(root))
-
-
-@inner
-def _highest_other(state: State, row: Floats) -> int:
-    """The first item of largest number that the leader does not show, -1 if it shows all.
-
-    Floats that are not negative are ordered as their bits are, whose maximum the processor finds several at a time. The
-    leader's items are taken out meanwhile.
-    """
-    kept, leader = state.kept, state.leader
-    for k in range(len(leader)):
-        kept[k] = row[leader[k]]
-        row[leader[k]] = -1.0
-    high, item = -1, 0
-    for i in range(len(row)):
-        high = max(high, int(np.float64(row[i]).view(np.int64)))
-    while item < len(row) and np.float64(row[item]).view(np.int64) != high:
-        item += 1
-    for k in range(len(leader)):
-        row[leader[k]] = kept[k]
-        kept[k] = 0.0
-    return item if item < len(row) else -1
+def _observe(state: State, k: int, item: int, clicked: bool) -> None:
+    value, seen = state.value, state.seen[k, item]
+    before = value[k, item]
+    touch(state.changes, k * len(state.place) + item)
+    state.seen[k, item] = seen + 1
+    state.clicks[k, item] += clicked
+    value[k, item] = state.clicks[k, item] / (seen + 1) + _tie(item, k, len(state.leader))
+    if state.leader[k] == item and seen > 0:
+        state.bound[k, item] = -(abs(state.bound[k, item]) * seen + clicked) / (seen + 1)
+        return
+    bound = state.bound[k, item]
+    _compute(state, k, item)
+    if state.place[item] < 0:
+        _renew_block(state.place, state.bound[k], state.high[k], item, bound)
+        _renew_block(state.place, value[k], state.most[k], item, before)
+        if value[k, item] > value[k, state.spare[k]]:
+            state.spare[k] = item
+        elif item == state.spare[k]:
+            state.spare[k] = _highest_other(state.place, value[k], state.most[k])
 
 
 @rare
-def _find_spare(state: State, k: int) -> None:
-    state.spare[k] = _highest_other(state, state.value[k])
+def _compute(state: State, k: int, item: int) -> None:
+    seen = state.seen[k, item]
+    touch(state.changes, k * len(state.place) + item)
+    state.bound[k, item] = kl_upper(state.clicks[k, item] / seen, state.level[0] / seen)
+
+
+@inner
+def _bound(state: State, k: int, item: int) -> float:
+    """B, computed if it is not known."""
+    if state.bound[k, item] < 0:
+        _compute(state, k, item)
+    return float(state.bound[k, item])
+
+
+@inner
+def _highest_other(place: Ints, row: Floats, high: Floats) -> int:
+    """The first item of the largest number that the leader does not show, -1 if it shows all."""
+    best = 0
+    for block in range(1, len(high)):
+        if high[block] > high[best]:
+            best = block
+    item = best << SHIFT
+    while item < len(row) and (row[item] != high[best] or place[item] >= 0):
+        item += 1
+    return item if item < len(row) else -1
+
+
+@inner
+def _renew_block(place: Ints, row: Floats, high: Floats, item: int, before: float) -> None:
+    """After the number of an item that the leader does not show, or whether it shows it, has changed."""
+    block, now = item >> SHIFT, row[item] if place[item] < 0 else -1.0
+    if now >= high[block]:
+        high[block] = now
+    elif before >= high[block]:
+        for i in range(block << SHIFT, min((block + 1) << SHIFT, len(row))):
+            now = max(now, row[i] if place[i] < 0 else -1.0)
+        high[block] = now
+
+
+@inner
+def _tie(item: int, position: int, positions: int) -> float:
+    root = math.sqrt(item * positions + position + 1 + GOLDEN)
+    return TIES * (root - math.floor(root))
 
 
 @inner
@@ -172,46 +215,86 @@ def _relax(state: State, a: int) -> int:
 @inner
 def _improve(state: State) -> None:
     """Make cycles of exchanges that gain until there is none."""
-    nodes = len(state.potential)
+    potential, relaxed, nodes = state.potential, state.relaxed, len(state.potential)
+    passes = 0
     while True:
-        changed, passes = 0, 0
-        while changed >= 0 and passes <= nodes:
-            changed = -1
-            for a in range(nodes):
+        changed = -1
+        for a in range(nodes):
+            if passes == 0 or potential[a] > relaxed[a]:
+                relaxed[a] = potential[a]
                 changed = max(changed, _relax(state, a))
-            passes += 1
         if changed < 0:
             return
-        _exchange(state, changed)
+        passes += 1
+        if passes > 1 and _exchanged(state, changed, passes > nodes):
+            passes = 0
 
 
 @rare
-def _exchange(state: State, node: int) -> None:
-    """Make the cycle of exchanges that lies before a node, and start from potentials of zero again."""
-    size, before, taken = len(state.leader), state.before, state.order
+def _exchanged(state: State, node: int, sure: bool) -> bool:
+    """Make the cycle of exchanges before a node, if it gains: after as many passes as there are nodes, it is sure to.
+
+    Until then nodes before may be those of earlier rounds.
+    """
+    size, before, gain = len(state.leader), state.before, 0.0
     for _ in range(size + 1):
         node = before[node]
-    for k in range(size):
-        taken[k] = state.leader[k]
-    start, through = node, False
+    start = node
     while True:
         a = before[node]
         if a < size:
-            taken[a] = state.leader[node] if node < size else state.spare[a]
-        through |= a == size
+            item = state.leader[node] if node < size else state.spare[a]
+            gain += state.value[a, item] - state.value[a, state.leader[a]]
         node = a
         if node == start:
             break
-    for k in range(size):
-        state.place[state.leader[k]] = -1
-    for k in range(size):
-        state.leader[k] = taken[k]
-        state.place[taken[k]] = k
-    if through:
-        for k in range(size):
-            _find_spare(state, k)
-    state.potential[:] = 0.0
+    if gain > SLACK or sure:
+        _exchange(state, start)
+        return True
+    return False
+
+
+@inner
+def _exchange(state: State, start: int) -> None:
+    """Make the cycle of exchanges before a node. Potentials go with their items."""
+    size, before, potential = len(state.leader), state.before, state.potential
+    base, node, entered, left = potential[size], start, -1, -1
+    item, carried = (state.leader[start] if start < size else -1), potential[start]
+    while True:
+        a = before[node]
+        own, kept = (state.leader[a] if a < size else -1), potential[a]
+        if a < size:
+            _bound(state, a, own)
+            if node == size:
+                item = entered = state.spare[a]
+            state.leader[a], potential[a] = item, carried
+            state.place[item] = a
+        else:
+            left = item
+        item, carried, node = own, kept, a
+        if node == start:
+            break
+    for b in range(size + 1):
+        potential[b] -= base
+    if entered >= 0:
+        _renew_others(state, entered, left)
     state.counts[AGE] = 0
+
+
+@inner
+def _renew_others(state: State, entered: int, left: int) -> None:
+    """After an item has taken the place of another one among those that the leader shows."""
+    state.place[left] = -1
+    for k in range(len(state.leader)):
+        value, bound = state.value[k], state.bound[k]
+        _renew_block(state.place, bound, state.high[k], entered, bound[entered])
+        _renew_block(state.place, bound, state.high[k], left, -1.0)
+        _renew_block(state.place, value, state.most[k], entered, value[entered])
+        _renew_block(state.place, value, state.most[k], left, -1.0)
+        if state.spare[k] == entered:
+            state.spare[k] = _highest_other(state.place, value, state.most[k])
+        elif value[left] > value[state.spare[k]]:
+            state.spare[k] = left
 
 
 class GRAB(Ranker):
@@ -260,9 +343,11 @@ class GRAB(Ranker):
             place,
             np.full(shape[0], -1),
             np.zeros(shape[0] + 1),
+            np.zeros(shape[0] + 1),
             np.zeros(shape[0] + 1, np.int64),
+            np.zeros((shape[0], -(-shape[1] // BLOCK))),
+            np.zeros((shape[0], -(-shape[1] // BLOCK))),
             np.zeros(shape[0], np.int64),
-            np.zeros(shape[0]),
             np.array([0, gamma]),
             np.array([math.log(self.rounds)]),
         )
@@ -272,12 +357,40 @@ class GRAB(Ranker):
         """The leader."""
         return Knowledge(leaders=self.state.leader.tolist())
 
+    def pack(self) -> tuple[dict[str, Any], dict[str, np.ndarray[Any, Any]]]:
+        """With all of b computed: states do not depend on which were asked for."""
+        compute_all(self.state)
+        values, arrays = super().pack()
+        return values, {name: array for name, array in arrays.items() if name not in DERIVED}
+
+    def unpack(self, values: dict[str, Any], arrays: dict[str, np.ndarray[Any, Any]]) -> None:
+        super().unpack(values, {**arrays, **{name: getattr(self.state, name.removeprefix("state.")) for name in DERIVED}})
+        find_high(self.state)
+
+
+@hot
+def compute_all(state: State) -> None:
+    """Compute what is missing of b."""
+    for k in range(len(state.leader)):
+        _bound(state, k, state.leader[k])
+
+
+@hot
+def find_high(state: State) -> None:
+    """The largest numbers of each block."""
+    state.most[:] = state.high[:] = -1.0
+    for k in range(len(state.leader)):
+        for i in range(len(state.place)):
+            _renew_block(state.place, state.value[k], state.most[k], i, -1.0)
+            _renew_block(state.place, state.bound[k], state.high[k], i, -1.0)
+
 
 @hot
 def start(state: State) -> None:
     """The leader before any click."""
+    find_high(state)
     for k in range(len(state.leader)):
-        _find_spare(state, k)
+        state.spare[k] = _highest_other(state.place, state.value[k], state.most[k])
     _improve(state)
     state.counts[AGE] = 0
 
