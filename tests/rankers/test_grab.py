@@ -10,6 +10,8 @@ from tests.naive import TWINS
 import recurrank as rr
 from recurrank.rankers.engines.optimism import kl_upper
 from recurrank.rankers.grab import BLOCK, DERIVED
+from recurrank.rankers.pb_mhb import FEW
+from recurrank.seeds import stream
 
 
 @pytest.mark.parametrize(
@@ -110,3 +112,19 @@ def test_saved_states_do_not_depend_on_what_was_computed():
     assert not set(DERIVED) & set(ours)
     for name in set(ours) - {"state.order"}:
         np.testing.assert_array_equal(ours[name], theirs[name], err_msg=name)
+
+
+@pytest.mark.parametrize(("items", "positions", "rounds"), [(8, 3, 400), (200, 10, 20)])
+def test_pb_mhb_with_many_clicks_and_with_many_items(items, positions, rounds):
+    """Decisions from products, and from logs where there are more clicks or misses than fit into one: those of its twin."""
+    model = rr.clicks.PositionBased(np.linspace(0.05, 0.9, items), np.linspace(1, 0.3, positions))
+    ranker = rr.rankers.make("pb-mhb", features=np.eye(items), positions=positions, rounds=rounds, seed=5)
+    twin = TWINS["pb-mhb"](np.eye(items), positions, rounds, stream(5, "ranker"))
+    users = np.random.default_rng(7)
+    for t in range(rounds):
+        slate = ranker.rank()
+        assert slate.items.tolist() == twin.rank(), f"round {t}"
+        clicks = model.sample(slate, users)
+        ranker.learn(slate, clicks)
+        twin.learn(slate.items.tolist(), clicks.tolist())
+    assert (ranker.state.clicked.max() > FEW) == (items == 8)

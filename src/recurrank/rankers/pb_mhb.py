@@ -18,8 +18,8 @@ is proved about it. It uses no features.
 A round moves every parameter: L + K - 1 proposals per sweep, with three random numbers each or more. This is the one ranker
 here that is not fast. What a proposal costs is kept small, and decides as the formulas above do:
 
-- S and F begin at 1/2, so the logs of all factors of a parameter are half the log of one product; only positions (items) with
-  misses have logs of their own, and few misses are factors of the product as well.
+- S and F begin at 1/2, so a ratio of posteriors is the root of a product, in which few clicks and misses are powers. Its
+  square is compared with that of the random number. Only what many clicks or misses belong to has logs of its own.
 - Where sigma >= 1, a proposal is a uniform number accepted with the Gaussian's density, and the mass within [0, 1] is between
   two polynomials (``_mass``). They decide all but few cases, which are computed exactly.
 - Where sigma < 1, proposals are Gaussian ones until one is within [0, 1].
@@ -33,7 +33,7 @@ from typing import Annotated, NamedTuple
 import numpy as np
 
 from recurrank._arrays import Bools, Floats, Ints
-from recurrank._compiled import hot, inner
+from recurrank._compiled import hot, inner, rare
 from recurrank.rankers.engines.scores import best_of
 from recurrank.rankers.engines.tracking import Changes, no_changes, touch
 from recurrank.rankers.options import Option
@@ -44,7 +44,9 @@ SWEEPS, TURN = 0, 1
 LEAST, SMALL = 1e-300, 1e-60
 """What stands for 0 where logs are taken; products are folded into a sum of logs below the second."""
 FEW = 15
-"""So many misses are factors of a product rather than a log of their own."""
+"""So many clicks or misses are factors of a product rather than a log of their own."""
+ROUNDING = 1e-12
+"""Of the logs of products."""
 
 
 class State(NamedTuple):
@@ -112,40 +114,57 @@ def accepted(chance: float, x: float, y: float, sigma: float, clicks: float, pro
 
 
 @inner
-def _power(base: float, misses: int) -> float:
-    """base^(1 + 2 misses), for at most FEW misses; without branches, which would be mispredicted."""
-    square = base * base
-    base *= square if misses & 1 else 1.0
-    square *= square
-    base *= square if misses & 2 else 1.0
-    square *= square
-    base *= square if misses & 4 else 1.0
-    square *= square
-    return base * (square if misses & 8 else 1.0)
+def _power(base: float, exponent: int) -> float:
+    """base^exponent, for exponents of at most FEW; without branches, which would be mispredicted."""
+    power = base if exponent & 1 else 1.0
+    base *= base
+    power *= base if exponent & 2 else 1.0
+    base *= base
+    power *= base if exponent & 4 else 1.0
+    base *= base
+    return power * (base if exponent & 8 else 1.0)
+
+
+@inner
+def _missed(base: float, misses: int) -> float:
+    """base^(2 F), for at most FEW misses besides the prior's half."""
+    return base * _power(base * base, misses)
 
 
 @inner
 def _move_thetas(state: State, rng: np.random.Generator, sigma: float) -> None:
     """One proposal for each theta: given kappa they are independent, so that all are drawn first and computed side by side."""
-    theta, y, chance, above, below = state.theta, state.drawn[0], state.drawn[1], state.drawn[2], state.drawn[3]
+    theta, y, chance, ratio, product = state.theta, state.drawn[0], state.drawn[1], state.drawn[2], state.drawn[3]
     for i in range(len(theta)):
         y[i] = propose(rng, theta[i], sigma)
-        chance[i] = rng.random()
-        above[i] = below[i] = 1.0
+        chance[i] = max(rng.random(), LEAST)
+        product[i] = 1.0
+    for i in range(len(theta)):
+        ratio[i] = np.divide(y[i], theta[i])
     for k in range(len(state.kappa)):
         kappa, row = state.kappa[k], state.misses[k]
         for i in range(len(theta)):
-            above[i] *= _power(1 - y[i] * kappa, row[i])
-            below[i] *= _power(1 - theta[i] * kappa, row[i])
+            product[i] *= ratio[i] * _missed(np.divide(1 - y[i] * kappa, 1 - theta[i] * kappa), row[i])
     for i in range(len(theta)):
-        product, rest = 1.0, 0.0
-        if state.most[i] > FEW or above[i] < SMALL or below[i] < SMALL:
-            for k in range(len(state.kappa)):
-                rest += (PRIOR + state.misses[k, i]) * _log_ratio(theta[i], y[i], state.kappa[k])
-        else:
-            product = above[i] / below[i]
-        if accepted(chance[i], theta[i], y[i], sigma, PRIOR * len(state.kappa) + state.clicked[i], product, rest):
+        plain = (max(state.most[i], state.clicked[i]) <= FEW) & (product[i] > SMALL) & (product[i] < 1 / SMALL)
+        mass = np.divide(_mass(theta[i], sigma), _mass(y[i], sigma))
+        product[i] = product[i] * _power(ratio[i] * ratio[i], state.clicked[i]) * mass * mass if plain else np.nan
+    apart = 0.12 / sigma**4 + ROUNDING  # see accepted(): twice as much in the log of a square
+    for i in range(len(theta)):
+        square = chance[i] * chance[i]
+        takes = product[i] > square * (1 + 2 * apart)
+        if sigma < 1 or not (takes or product[i] < square * (1 - apart)):
+            takes = _accepted_theta(state, i, sigma)
+        if takes:
             theta[i] = y[i]
+
+
+@rare
+def _accepted_theta(state: State, i: int, sigma: float) -> bool:
+    x, y, rest = state.theta[i], state.drawn[0, i], 0.0
+    for k in range(len(state.kappa)):
+        rest += (PRIOR + state.misses[k, i]) * _log_ratio(x, y, state.kappa[k])
+    return accepted(state.drawn[1, i], x, y, sigma, PRIOR * len(state.kappa) + state.clicked[i], 1.0, rest)
 
 
 @inner
@@ -158,13 +177,23 @@ def _move_kappa(state: State, rng: np.random.Generator, k: int, sigma: float) ->
     x, theta, row, factor = state.kappa[k], state.theta, state.misses[k], state.drawn[2]
     y = propose(rng, x, sigma)
     chance, product, rest = rng.random(), 1.0, 0.0
+    left = 0
     for i in range(len(theta)):
-        above, below = _power(1 - y * theta[i], row[i]), _power(1 - x * theta[i], row[i])
-        factor[i] = 1.0 if (row[i] > FEW) | (above < SMALL) | (below < SMALL) else above / below
-    for i in range(len(theta)):
-        product *= factor[i]
+        ratio = _missed(np.divide(1 - y * theta[i], 1 - x * theta[i]), row[i])
+        plain = (row[i] <= FEW) & (ratio > SMALL) & (ratio < 1 / SMALL)
+        factor[i] = ratio if plain else 1.0
+        left += not plain
+    for i in range(len(theta) if left else 0):
         if factor[i] == 1.0:  # it is left out, or nothing
             rest += (PRIOR + row[i]) * _log_ratio(x, y, theta[i])
+    size = len(theta)
+    for _ in range(2):  # four factors at a time: each is within SMALL and 1 / SMALL
+        half = (size + 1) // 2
+        for i in range(size - half):
+            factor[i] *= factor[half + i]
+        size = half
+    for i in range(size):
+        product *= factor[i]
         if not SMALL < product < 1 / SMALL:
             rest += 0.5 * math.log(product)
             product = 1.0
