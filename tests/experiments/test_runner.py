@@ -43,6 +43,28 @@ def test_the_same_rows_whatever_the_number_of_processes():
     assert one[0].regret.tolist() != one[1].regret.tolist()
 
 
+GROWN = """
+import os, time
+from recurrank.experiments.runner import _local
+
+def one(experiment):
+    from joblib.externals.loky import process_executor
+    process_executor._MAX_MEMORY_LEAK_SIZE, process_executor._MEMORY_LEAK_CHECK_DELAY = -10**12, 0  # of this worker
+    time.sleep(0.1)
+    return experiment, os.getpid()
+
+rows = sorted(_local(list(range(12)), 2, one))
+print([row[0] for row in rows] == list(range(12)), len({row[1] for row in rows}) > 2)
+"""
+
+
+def test_processes_that_have_grown_are_replaced_without_a_word():
+    pytest.importorskip("psutil")  # joblib looks at their memory where it is installed
+    done = subprocess.run([sys.executable, "-c", GROWN], capture_output=True, text=True, check=True, timeout=120)
+    assert done.stdout.split() == ["True", "True"]
+    assert done.stderr == ""
+
+
 @pytest.mark.filterwarnings("ignore::DeprecationWarning:distributed", "ignore::ResourceWarning")
 def test_a_dask_cluster_gives_the_same_rows_though_a_worker_is_killed(tmp_path):
     experiments = paper.suite("cascade,position", "recurrank,random", 6, 0.02).experiments

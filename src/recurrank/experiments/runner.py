@@ -10,6 +10,7 @@ import os
 import signal
 import threading
 import uuid
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -92,7 +93,20 @@ def _local(experiments: list[Experiment], jobs: int, one: One) -> Iterator[Resul
     parallel = Parallel(n_jobs=processes, batch_size=1, pre_dispatch="2*n_jobs", return_as="generator_unordered")
     with _ignoring_interrupts():  # inherited by the processes: Ctrl-C is handled by this one, which then ends them
         rows = parallel(delayed(one)(experiment) for experiment in experiments)
-    yield from rows
+    with _replacing_workers():
+        yield from rows
+
+
+@contextmanager
+def _replacing_workers() -> Iterator[None]:
+    """Do not warn of processes that joblib replaces after an experiment because they have grown by 300 MB.
+
+    Compiling does that: what numba and LLVM keep of each ranker is 50 to 100 MB, 1.6 GB for all of them. Replacing such a
+    process keeps memory small and loses nothing, since the next one finds the machine code on disk.
+    """
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "A worker stopped while some jobs", UserWarning, r"joblib\.")
+        yield
 
 
 @contextmanager
