@@ -86,6 +86,8 @@ def test_the_client_tries_again_and_gives_up(tmp_path):
 def test_the_demo_learns_by_itself():
     with serving("--demo") as (process, url), Client(url) as client:
         until(lambda: client.status("demo")["learned"] > 50, seconds=60)
+        until(lambda: len(client.rankers()) == 3, seconds=60)  # the others come when they are compiled
+        until(lambda: client.status("demo-shop")["learned"] > 50, seconds=60)
         process.send_signal(signal.SIGTERM)
         assert process.wait(timeout=10) == 0
 

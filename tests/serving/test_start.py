@@ -274,3 +274,18 @@ def test_where_reading_begins():
     assert mark.start(4, 0, 0) == 100  # made since
     assert unpack(mark.pack()) == mark
     assert unpack(b"{") is unpack(None) is None
+
+
+def test_the_lease_is_free_though_postgresql_has_not_ended_the_session(database, monkeypatch):
+    first, second = open_store(database), open_store(database)
+    assert first.lease()
+    assert not second.lease()
+    sessions: list[psycopg.Connection] = []
+    with monkeypatch.context() as patch:
+        patch.setattr(psycopg.Connection, "close", sessions.append)  # sessions that PostgreSQL is slow to end
+        first.close()
+    free = second.lease()
+    for session in sessions:
+        session.close()
+    second.close()
+    assert free

@@ -6,6 +6,7 @@ that some do, and a hundred others. So the first block splits after a few second
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 import tempfile
 import threading
@@ -15,7 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from recurrank.catalogue import Catalogue
-from recurrank.clicks import make
+from recurrank.clicks import make as make_model
 from recurrank.problem import Problem
 from recurrank.rankers import DEFAULT
 from recurrank.seeds import stream
@@ -55,15 +56,15 @@ def films() -> Problem:
 
 
 class Demo:
-    """A store in a folder that goes away, and a thread of visitors who click by the position-based model."""
+    """A store in a folder that goes away, and visitors who click by the position-based model."""
 
     def __init__(self) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix="recurrank-demo-"))
         self.address = f"sqlite:///{self.folder}/demo.db"
         self._stopping = threading.Event()
-        self._thread: threading.Thread | None = None
+        self._threads: list[threading.Thread] = []
         self._problem, self._shop = films(), demo_shop.Shop()
-        self._model = make(
+        self._model = make_model(
             "position-based", self._problem.attraction, POSITIONS, examination=np.arange(1, POSITIONS + 1) ** -0.5
         )
 
@@ -74,12 +75,24 @@ class Demo:
         return {**dict.fromkeys(ALGORITHMS, perfect), demo_shop.NAME: self._shop.truth()}
 
     def start(self, service: Service) -> None:
-        """Make the rankers and let the visitors in."""
+        """Make the first ranker and let its visitors in; the others come when they are compiled, if they are not yet."""
         catalogue = Catalogue(self._problem.features, titles(ITEMS))
-        for name, (algorithm, options) in ALGORITHMS.items():
+        there: set[str] = set()
+
+        def make(name: str) -> None:
+            algorithm, options = ALGORITHMS[name]
             spec = RankerSpec(algorithm=algorithm, positions=POSITIONS, rounds=100_000, window_seconds=60.0, options=options)
             service.create(name, spec, catalogue)
-        service.create(demo_shop.NAME, self._shop.spec, self._shop.catalogue)
+            there.add(name)
+
+        def make_others() -> None:
+            with contextlib.suppress(StoreError):  # it is stopping
+                make(OTHER)
+                if not self._stopping.is_set():
+                    service.create(demo_shop.NAME, self._shop.spec, self._shop.catalogue)
+                    there.add(demo_shop.NAME)
+
+        make(NAME)
         places = {title: i for i, title in enumerate(catalogue.ids or ())}
         rng = np.random.default_rng()
 
@@ -98,10 +111,10 @@ class Demo:
 
         def use() -> None:
             with visitors:
-                come_and_go({*ALGORITHMS, demo_shop.NAME})
+                come_and_go()
 
-        def come_and_go(there: set[str]) -> None:
-            while there and not self._stopping.wait(GROUP / PACE):
+        def come_and_go() -> None:
+            while not self._stopping.wait(GROUP / PACE):
                 for name in sorted(there):
                     try:
                         visit(name)
@@ -110,14 +123,15 @@ class Demo:
                     except ValueError:  # somebody deleted the ranker
                         there.discard(name)
 
-        self._thread = threading.Thread(target=use, name="recurrank-demo", daemon=True)
-        self._thread.start()
+        self._threads = [threading.Thread(target=work, name="recurrank-demo", daemon=True) for work in (use, make_others)]
+        for thread in self._threads:
+            thread.start()
 
     def stop(self) -> None:
         """Send the visitors away."""
         self._stopping.set()
-        if self._thread is not None:
-            self._thread.join()
+        for thread in self._threads:
+            thread.join()
 
     def clean(self) -> None:
         """Delete the folder."""

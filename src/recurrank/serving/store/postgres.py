@@ -141,9 +141,13 @@ class _Line:
                 self.drop()
                 raise StoreError(f"PostgreSQL cannot be used: {type(error).__name__}") from error
 
-    def close(self) -> None:
-        """Let go of it, unless a call that hangs keeps it: that ends with the process."""
+    def close(self, last: str | None = None) -> None:
+        """Let go of it, after a last statement; unless a call that hangs keeps it: that ends with the process."""
         if self.lock.acquire(timeout=0.5):
+            if last is not None and self._connection is not None:
+                self._connection.patience = 0.5
+                with suppress(Exception):
+                    self._connection.execute(last)
             self.drop()
             self.lock.release()
 
@@ -280,7 +284,9 @@ class PostgresStore(SqlStore):
                         connection.execute("SELECT pg_advisory_unlock(%s)", (MAINTAIN,))
 
     def close(self) -> None:
-        for line in (self._leaser, self._maintainer, self._reader, self._slow, self._writer):
+        # PostgreSQL ends a session some time after its connection is closed; the next learner need not wait for that.
+        self._leaser.close(last=None if self._leased is None else "SELECT pg_advisory_unlock_all()")
+        for line in (self._maintainer, self._reader, self._slow, self._writer):
             line.close()
 
 
