@@ -282,7 +282,9 @@ def test_the_lease_is_free_though_postgresql_has_not_ended_the_session(database,
     assert not second.lease()
     sessions: list[psycopg.Connection] = []
     with monkeypatch.context() as patch:
-        patch.setattr(psycopg.Connection, "close", sessions.append)  # sessions that PostgreSQL is slow to end
+        patch.setattr(
+            psycopg.Connection, "close", lambda session: sessions.append(session)
+        )  # sessions that PostgreSQL is slow to end
         first.close()
     free = second.lease()
     for session in sessions:
