@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 
 import recurrank as rr
+from recurrank._addresses import call
 from recurrank._compiled import loop
-from recurrank.rankers.dispatch import rank
 from recurrank.serving import hosted, rounds
 from recurrank.serving.events import pack_slates
 from recurrank.serving.service import Service
@@ -29,10 +29,11 @@ ALGORITHMS = ("recurrank", "balanced", "toprank", "cascade-linucb")
 
 
 @loop
-def draw_only(state, rng, slate, items, marks, used, before, chances, catalogue, share, certain):  # type: ignore[no-untyped-def]
+def draw_only(drawing, drawn, rng, items, marks, used, chances, catalogue, share, certain):  # type: ignore[no-untyped-def]
     """``rounds.draw`` without probabilities."""
+    slate = drawn.slate
     for i in range(len(items)):
-        rank(state, rng, slate)
+        call(drawing.rank)
         used[i] = len(slate.items)
         for k in range(len(slate.items)):
             items[i, k] = slate.items[k]
@@ -59,7 +60,7 @@ def drawn(host: Any) -> tuple[float, int]:
     """Processor seconds per slate that is drawn ahead, and its bytes."""
     began = time.process_time()
     for _ in range(TURN):
-        slates = host._drawn(host._view, hosted.AHEAD, host._slate)
+        slates = host._drawn(host._view, hosted.AHEAD)
     return (time.process_time() - began) / (TURN * hosted.AHEAD), len(slates[0])
 
 

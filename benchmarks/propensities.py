@@ -20,7 +20,7 @@ from numba import njit
 from scipy import stats
 
 import recurrank as rr
-from recurrank.rankers.dispatch import Buffer, conditional, propensity, rank, recall
+from recurrank._addresses import call
 from recurrank.rankers.engines.propensity import certain
 from recurrank.rankers.ranker import registered
 
@@ -59,17 +59,18 @@ def drawer(ranker: rr.Ranker) -> Any:
     restore = restorer(ranker)
 
     @njit
-    def draw(state, saved, rng, slate, before, count, marginal, joint, given, draws):  # type: ignore[no-untyped-def]
+    def draw(state, saved, drawing, drawn, count, marginal, joint, given, draws):  # type: ignore[no-untyped-def]
         for _ in range(draws):
             restore(state, saved)
-            recall(state, before)
-            rank(state, rng, slate)
+            call(drawing.recall)
+            call(drawing.rank)
             code = 0
-            for k in range(len(slate.items)):
-                code = code * ITEMS + slate.items[k]
+            for k in range(len(drawn.slate.items)):
+                code = code * ITEMS + drawn.slate.items[k]
             if count[code] == 0:
-                joint[code] = propensity(state, before, slate, marginal[code])
-                conditional(state, slate, marginal[code], joint[code], given[code])
+                call(drawing.tell)
+                joint[code] = drawn.joint[0]
+                marginal[code], given[code] = drawn.marginal, drawn.given
             count[code] += 1
 
     return draw
@@ -111,8 +112,8 @@ def of_catalogue(name: str, draws: int) -> Counted:
     """Slates of all items."""
     ranker, found = learned(name), Counted()
     draw, saved = drawer(ranker), ranker.copy().state
-    arguments = (ranker.state, saved, ranker.rng, Buffer.empty(POSITIONS), np.zeros(2 * POSITIONS))
-    draw(*arguments, found.count, found.marginal, found.joint, found.given, draws)
+    calls = ranker.calls
+    draw(calls.state, saved, calls.drawing, calls.round, found.count, found.marginal, found.joint, found.given, draws)
     return found
 
 

@@ -9,8 +9,9 @@ import pytest
 from numba import njit
 
 import recurrank as rr
-from recurrank._addresses import Call, Calling, call, packed
+from recurrank._addresses import Packed, call
 from recurrank._compiled import addressed
+from recurrank.rankers.ranker import Ranker
 
 
 class Inner(NamedTuple):
@@ -53,25 +54,60 @@ def _call(function):
 def test_arguments_of_all_kinds_arrive(flag):
     table = np.arange(24.0).reshape(4, 6)[::2, ::3]  # strides of its own
     given = Outer(41, Inner(flag, np.float64(0.25), table), 0.5, np.random.default_rng(7), np.zeros(6))
-    calling = Calling(_everything, given)
-    assert _call(calling.call) == 42
+    arguments = Packed(given)
+    assert _call(arguments.call(_everything)) == 42
     weighted = sum((i + 1) * (j + 2) * table[i, j] for i in range(2) for j in range(2))
     assert given.out.tolist() == [41, flag, 0.25, 0.5, np.random.default_rng(7).random(), weighted]
 
 
 def test_errors_of_the_callee_are_the_callers():
-    calling = Calling(_fails, (0,))
+    arguments = Packed((0,))
     with pytest.raises(ZeroDivisionError):
-        _call(calling.call)
+        _call(arguments.call(_fails))
+
+
+def test_the_same_function_is_compiled_for_every_form_of_its_arguments():
+    """Arrays with other strides have a form of their own, as do read-only ones."""
+    table, out = np.arange(24.0).reshape(4, 6), np.zeros(6)
+    frozen = table.copy()
+    frozen.flags.writeable = False
+    for inner in (table, table.T, table[:, ::2], frozen, table):
+        out[:] = 0
+        given = Outer(1, Inner(0, np.float64(0), inner), 0.0, np.random.default_rng(7), out)
+        arguments = Packed(given)
+        _call(arguments.call(_everything))
+        rows, columns = inner.shape
+        assert out[5] == sum((i + 1) * (j + 2) * inner[i, j] for i in range(rows) for j in range(columns))
 
 
 def test_what_has_no_known_form_is_refused():
     with pytest.raises(TypeError, match="str cannot be handed over"):
-        packed((1, "text"))
+        Packed((1, "text"))
     with pytest.raises(TypeError, match="bool cannot be handed over"):  # numba has two forms of it
-        packed((1, (True,)))
-    with pytest.raises(NotImplementedError):
-        call(Call(0, 0))
+        Packed((1, (True,)))
+
+
+class Flagged(NamedTuple):
+    flag: bool
+
+
+class Undecided(Ranker):
+    name, reference, believes, uses_features, regret_bound = "undecided", "a test", "nothing", False, "none"
+    compiled_rank = compiled_learn = addressed(lambda state, *_: state.flag)
+
+    def __init__(self, features, positions, rounds, seed=None):
+        super().__init__(features, positions, rounds, seed)
+        self.state = Flagged(True)
+
+
+def test_a_state_that_is_not_made_of_arrays_is_refused_in_one_line():
+    ranker = Undecided(np.eye(3), positions=2, rounds=10)
+    with pytest.raises(ValueError, match=r"^undecided: of its state a bool cannot be handed over .*; make it of arrays$"):
+        ranker.rank()
+
+
+def test_from_python_a_function_is_called_as_it_is():
+    assert call(lambda: np.int64(3)) == 3
 
 
 @pytest.mark.parametrize("name", ["position-based", "cascade", "factored"])

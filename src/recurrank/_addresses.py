@@ -1,20 +1,18 @@
 """Compiled functions that loops call by their address, so that a loop is compiled once, whatever it calls.
 
 Such a function takes one argument, a pointer to a tuple of all that it works on. The tuple is written once, from Python, as
-numba lays tuples out in memory (:func:`packed`): arrays as their data, shape and strides, numbers as themselves.
+numba lays tuples out in memory (:class:`Packed`): arrays as their data, shape and strides, numbers as themselves.
 """
 
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
 from numba import typeof, types
 from numba.core import cgutils
 from numba.extending import intrinsic, overload
-from numpy.typing import NDArray
 
 from recurrank._compiled import PART
 
@@ -31,49 +29,58 @@ class Call(NamedTuple):
     arguments: int
 
 
-class Calling:
-    """Keeps alive what a :class:`Call` refers to.
+class Packed:
+    """Arguments where compiled functions that are called by their address find them; it keeps alive what they refer to.
 
-    Raises TypeError where ``arguments`` are not arrays, numbers of 64 bits, generators and tuples of them.
+    Raises TypeError where these are not arrays, numbers of 64 bits, generators and tuples of them.
     """
 
-    def __init__(self, function: Any, arguments: tuple[Any, ...]) -> None:
-        self._block, self._arguments = packed(arguments), arguments
-        signature = (_types.CPointer(_typeof(arguments)),)
-        function.compile(signature)
-        made = function.overloads[signature]
-        address = made.library.get_pointer_to_function(made.fndesc.llvm_func_name)
-        self.call = Call(address, self._block.ctypes.data)
+    def __init__(self, arguments: tuple[Any, ...]) -> None:
+        words: list[int] = []
+        form = _write(arguments, words)
+        self._block, self._arguments = np.array(words, np.uint64), arguments
+        self._known = _addresses_by_form.setdefault(form, {})
+
+    def call(self, function: Any) -> Call:
+        """A call of this function, compiled if it is not yet."""
+        address = self._known.get(function)
+        if address is None:
+            signature = (_types.CPointer(_typeof(self._arguments)),)
+            function.compile(signature)
+            made = function.overloads[signature]
+            address = self._known[function] = made.library.get_pointer_to_function(made.fndesc.llvm_func_name)
+        return Call(address, self._block.ctypes.data)
 
 
-def packed(values: tuple[Any, ...]) -> NDArray[np.uint64]:
-    """A tuple as numba has it in memory, where everything takes whole words; the arrays in it must live as long."""
-    return np.array(list(_words(values)), np.uint64)
+_addresses_by_form: dict[Any, dict[Any, int]] = {}
+"""Addresses of compiled functions for arguments of the same types, dimensions and layouts."""
 
 
-def _words(value: Any) -> Iterator[int]:
+def _write(value: Any, words: list[int]) -> Any:
+    """Append a value as numba has it in memory, where everything takes whole words; what numba's type of it depends on."""
     if isinstance(value, np.ndarray):  # memory manager and owner: none; then what it is
-        yield from (0, 0, value.size, value.itemsize, value.ctypes.data, *value.shape)
-        yield from (stride % 2**64 for stride in value.strides)
-    elif isinstance(value, np.random.Generator):
+        words += (0, 0, value.size, value.itemsize, value.ctypes.data, *value.shape)
+        words += [stride % 2**64 for stride in value.strides]
+        return value.dtype, value.ndim, value.flags.num
+    if isinstance(value, tuple):
+        return (type(value), *[_write(part, words) for part in value])
+    if isinstance(value, np.random.Generator):
         bits = value.bit_generator.ctypes
-        yield from (0, bits.state_address, bits.state.value, *map(_address, bits[2:5]), bits.bit_generator.value, 0, 0)
-    elif isinstance(value, tuple):
-        for part in value:
-            yield from _words(part)
+        words += (0, bits.state_address, bits.state.value, *map(_address, bits[2:5]), bits.bit_generator.value, 0, 0)
     elif type(value) in (int, float, np.int64, np.float64):
-        yield int(np.asarray(value).view(np.uint64))
+        words.append(int(np.asarray(value).view(np.uint64)))
     else:
         raise TypeError(f"a {type(value).__name__} cannot be handed over by its address")
+    return type(value)
 
 
 def _address(function: Any) -> int:
     return int(ctypes.cast(function, ctypes.c_void_p).value or 0)
 
 
-def call(function: Call) -> int:
-    """Call a compiled function by its address, from compiled code."""
-    raise NotImplementedError("only compiled code has addresses")
+def call(function: Any) -> int:
+    """Call a function: from compiled code a :class:`Call`, by its address; from Python one without parameters."""
+    return int(function())
 
 
 @overload(call, jit_options=PART, strict=False)

@@ -10,8 +10,7 @@ import pytest
 from scipy import stats
 
 import recurrank as rr
-from recurrank._compiled import loop
-from recurrank.rankers.dispatch import Buffer, conditional, propensity, recall
+from recurrank.rankers.dispatch import Buffer, once
 from recurrank.rankers.ranker import registered
 
 ITEMS, POSITIONS = 6, 3
@@ -41,14 +40,6 @@ NOT_GIVEN = {"anchored", "batchrank", "epsilon-greedy", "rank1-elim", "rank1-eli
 """What is above tells more than follows from single positions and the whole."""
 
 
-@loop
-def law(state, before, slate, marginal, given):
-    recall(state, before)
-    joint = propensity(state, before, slate, marginal)
-    conditional(state, slate, marginal, joint, given)
-    return joint
-
-
 def learned(name: str, rounds: int, seed: int = 0) -> rr.Ranker:
     """A ranker after so many rounds, with some slates still out."""
     problem = rr.synthetic(items=ITEMS, dim=3, seed=seed)
@@ -65,12 +56,15 @@ def learned(name: str, rounds: int, seed: int = 0) -> rr.Ranker:
 def probabilities(ranker: rr.Ranker) -> tuple[dict, np.ndarray, dict]:
     """The joint probability of every slate there is, marginals, and those given the items above, by the ranker's own word."""
     joint, marginals, given = {}, np.zeros((POSITIONS, ITEMS)), {}
+    calls = ranker.calls
+    asked = calls.round
     for items in SLATES:
-        marginal, given[items] = np.empty(POSITIONS), np.empty(POSITIONS)
-        slate = Buffer(np.array(items), np.full((POSITIONS, 2), -1, np.int64))
-        joint[items] = law(ranker.state, np.zeros(2 * POSITIONS), slate, marginal, given[items])
+        asked.slate.items[:], asked.slate.marks[:] = items, -1
+        once(calls.recall)
+        once(calls.tell)
+        joint[items], given[items] = float(asked.joint[0]), asked.given.copy()
         for k, item in enumerate(items):
-            marginals[k, item] = marginal[k]
+            marginals[k, item] = asked.marginal[k]
     return joint, marginals, given
 
 

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from numba.extending import overload
 
-from recurrank._addresses import Call, Calling, call
+from recurrank._addresses import Call, Packed, call
 from recurrank._arrays import Bools, Floats, Ints
 from recurrank._compiled import PART, addressed, interpreted
 from recurrank.clicks.model import ClickModel, account, examine, sample
@@ -37,8 +37,9 @@ class Users:
     def __init__(self, model: ClickModel, meeting: Meeting) -> None:
         kind = type(model)
         try:
-            self._calling = Calling(_entry(kind.compiled_examine, kind.compiled_sample, kind.compiled_meet), meeting)
-            self.compiled: Call | Meeting = self._calling.call
+            self._packed = Packed(meeting)
+            entry = _entry(kind.compiled_examine, kind.compiled_sample, kind.compiled_meet)
+            self.compiled: Call | Meeting = self._packed.call(entry)
         except TypeError:
             self.compiled = meeting
 

@@ -20,6 +20,7 @@ from recurrank.plugins import plainly
 from recurrank.queries.dataset import Queries
 from recurrank.queries.metrics import dcg, ideal_dcg, ideal_slates
 from recurrank.queries.users import Users, click, expected, make_users
+from recurrank.rankers.dispatch import Calls
 from recurrank.rankers.engines.request_calls import choose, take
 from recurrank.rankers.engines.requests import Shown
 from recurrank.rankers.request_ranker import RequestRanker
@@ -161,16 +162,16 @@ class QuerySimulation:
     def prepare(self) -> None:
         """Compile what is not compiled yet, playing no round."""
         with plainly():
-            self._rounds(0, self.ranker.state, self.ranker.rng)
+            self._rounds(0, self.ranker.calls)
 
     def advance(self, until: int) -> None:
         """Play to impression ``until``."""
         while self.round < until:
             self.ranker.advance(functools.partial(self._rounds, until - self.round))
 
-    def _rounds(self, rounds: int, state: Any, rng: np.random.Generator) -> tuple[int, bool]:
+    def _rounds(self, rounds: int, calls: Calls) -> tuple[int, bool]:
         played = play(
-            state, rng, self.data, self._visitors, self.users, self._clicker, self._room, self.totals, rounds
+            calls.state, calls.rng, self.data, self._visitors, self.users, self._clicker, self._room, self.totals, rounds
         )  # fmt: skip
         self.round += abs(played)
         return abs(played), played < 0

@@ -1,16 +1,22 @@
-"""The compiled functions of an algorithm, by the type of its state: what loops over rounds call.
+"""The functions of an algorithm, for the loops that call them.
 
-Python looks the algorithm up each time; ``overloads.py`` has numba's side, where that is done once, at compilation.
+A simulation contains those of its ranker: ``rank`` and ``learn`` below find them by the type of the state, Python each time and
+numba once, when it compiles the loop (``overloads.py``). All other loops are compiled once for all algorithms. They call these
+functions by their address, on one state and on the arrays of a round: :class:`Calls`.
 """
 
 from __future__ import annotations
 
+import dis
+import functools
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from recurrank._addresses import Call, Packed, call
 from recurrank._arrays import Bools, Floats, Ints
-from recurrank._compiled import loop
+from recurrank._compiled import addressed, interpreted, loop
 
 if TYPE_CHECKING:
     from recurrank.rankers.ranker import Ranker
@@ -40,50 +46,201 @@ def learn(state: Any, slate: Buffer, clicks: Bools) -> bool:
     return bool(algorithms[type(state)].compiled_learn(state, slate, clicks))
 
 
-def recall(state: Any, before: Floats) -> None:
-    """What the probabilities of the next slate depend on, before it is drawn."""
-    algorithms[type(state)].compiled_recall(state, before)
+class Round(NamedTuple):
+    """The arrays that the functions of an algorithm read and write besides its state."""
+
+    slate: Buffer
+    clicks: Bools  # (K,) the answer
+    answered: Ints  # (1,) how many of these count: fewer than K where the lower positions were never on the screen
+    before: Floats  # (2 K,) what probabilities of the slate depend on, from before it was drawn
+    marginal: Floats  # (K,) how probable each item was at its position,
+    given: Floats  # (K,) given those above it,
+    joint: Floats  # (1,) and all of the slate
+
+    @staticmethod
+    def empty(positions: int) -> Round:
+        slate, clicks, before = Buffer.empty(positions), np.zeros(positions, np.bool_), np.zeros(2 * positions)
+        return Round(slate, clicks, np.array([positions]), before, np.zeros(positions), np.zeros(positions), np.zeros(1))
 
 
-def propensity(state: Any, before: Floats, slate: Buffer, marginal: Floats) -> float:
-    """How probable a slate of this state's algorithm was, NaN where it does not say."""
-    own = algorithms[type(state)].compiled_propensity
-    if own is None:
-        marginal[:] = np.nan
-        return float("nan")
-    return float(own(state, before, slate, marginal))
+class Drawing(NamedTuple):
+    """How a slate is drawn: what its probabilities depend on is noted, it is ranked, and they are told."""
+
+    recall: Any
+    rank: Any
+    tell: Any
 
 
-def conditional(state: Any, slate: Buffer, marginal: Floats, joint: float, given: Floats) -> None:
-    """How probable each item of a slate was given those above it, NaN where that is not known."""
-    kind = algorithms[type(state)]
-    if kind.compiled_propensity is None:
-        given[:] = np.nan
-    else:
-        kind.compiled_conditional(state, slate, marginal, joint, given)
+class Folding(NamedTuple):
+    """How a state takes in what became of slates. ``learn`` gives 1 when a decision is due."""
+
+    learn: Any
+    served: Any
+    drop: Any
+
+
+class _Given(NamedTuple):
+    """All that the functions of an algorithm work on; 0 in place of what they do not read."""
+
+    round: Round
+    rng: Any
+    state: Any
+
+
+class Calls:
+    """The functions of an algorithm, to be called on one state and the arrays of one round.
+
+    ``rules`` is the version of what rankers decide. A ranker in plain Python has Python functions in place of addresses, for
+    loops that are not compiled either.
+    """
+
+    def __init__(self, kind: type[Ranker], state: Any, rng: np.random.Generator, arrays: Round, rules: int) -> None:
+        self.state, self.rng, self.round = state, rng, arrays
+        self._kind, self._rules = kind, rules
+
+    def loop(self, function: Any) -> Any:
+        """A compiled loop, or what it was compiled from where the algorithm is not compiled."""
+        return function if self._kind.compiled else interpreted(function)
+
+    @property
+    def drawing(self) -> Drawing:
+        return Drawing(self.recall, self.rank, self.tell)
+
+    @property
+    def folding(self) -> Folding:
+        return Folding(self.learn, self.served, self.drop)
+
+    @functools.cached_property
+    def rank(self) -> Any:
+        return self._call(_ranks, self._kind.compiled_rank)
+
+    @functools.cached_property
+    def recall(self) -> Any:
+        return self._call(_recalls, self._kind.compiled_recall)
+
+    @functools.cached_property
+    def tell(self) -> Any:
+        kind = self._kind
+        if kind.compiled_propensity is None:
+            return self._call(_tells_nothing)
+        return self._call(_tells, kind.compiled_propensity, kind.compiled_conditional)
+
+    @functools.cached_property
+    def learn(self) -> Any:
+        return self._call(_learns, self._kind.compiled_learn)
+
+    @functools.cached_property
+    def served(self) -> Any:
+        own = self._kind.compiled_served
+        if own is None or (self._rules == 1 and not self._kind.counted_in_0_1_0):
+            return self.rank
+        return self._call(_takes, own)
+
+    @functools.cached_property
+    def drop(self) -> Any:
+        own = self._kind.compiled_drop
+        return self._call(_does_nothing) if own is None else self._call(_takes, own)
+
+    def _call(self, function: Any, *own: Any) -> Call | Callable[[], int]:
+        if not self._kind.compiled:
+            return functools.partial(function(*own), [_Given(self.round, self.rng, self.state)])
+        packed = self._with_state if any(map(_reads_state, own)) else self._stateless
+        return packed.call(_entry(function, *own))
+
+    @functools.cached_property
+    def _with_state(self) -> Packed:
+        try:
+            return Packed(_Given(self.round, self.rng, self.state))
+        except TypeError as error:
+            raise ValueError(f"{self._kind.name}: of its state {error}; make it of arrays") from error
+
+    @functools.cached_property
+    def _stateless(self) -> Packed:
+        """For functions that do not read the state: they are compiled once for all algorithms."""
+        return Packed(_Given(self.round, 0, 0))
 
 
 @loop
-def draw(state: Any, rng: np.random.Generator, slate: Buffer, before: Floats, marginal: Floats, given: Floats) -> float:
+def draw(drawing: Drawing) -> None:
     """Rank, and tell how probable what came out was: each item at its position, given those above, and all of it."""
-    recall(state, before)
-    rank(state, rng, slate)
-    joint = propensity(state, before, slate, marginal)
-    conditional(state, slate, marginal, joint, given)
-    return joint
+    call(drawing.recall)
+    call(drawing.rank)
+    call(drawing.tell)
 
 
-def served(state: Any, rng: np.random.Generator, slate: Buffer, rules: int) -> None:
-    """Update this state for a slate that a copy has served (the slate may be overwritten)."""
-    kind = algorithms[type(state)]
-    if kind.compiled_served is None or (rules == 1 and not kind.counted_in_0_1_0):
-        kind.compiled_rank(state, rng, slate)
-    else:
-        kind.compiled_served(state, slate)
+@loop
+def once(function: Any) -> int:
+    """Call one of the functions of an algorithm, from Python."""
+    return call(function)
 
 
-def drop(state: Any, slate: Buffer) -> None:
-    """Update this state for a slate that will never be answered."""
-    own = algorithms[type(state)].compiled_drop
-    if own is not None:
-        own(state, slate)
+@functools.cache
+def _reads_state(function: Any) -> bool:
+    named = [one.argval for one in dis.get_instructions(interpreted(function))]
+    return any("state" in (one if isinstance(one, tuple) else (one,)) for one in named)
+
+
+@functools.cache
+def _entry(function: Any, *own: Any) -> Any:
+    """One of the functions below, of these functions of an algorithm, compiled to be called by its address."""
+    return addressed(function(*own))
+
+
+def _ranks(own: Any) -> Any:
+    def entry(at: Any) -> int:
+        own(at[0].state, at[0].rng, at[0].round.slate)
+        return 0
+
+    return entry
+
+
+def _learns(own: Any) -> Any:
+    def entry(at: Any) -> int:
+        given = at[0].round
+        return 1 if own(at[0].state, given.slate, given.clicks[: given.answered[0]]) else 0
+
+    return entry
+
+
+def _takes(own: Any) -> Any:
+    def entry(at: Any) -> int:
+        own(at[0].state, at[0].round.slate)
+        return 0
+
+    return entry
+
+
+def _does_nothing() -> Any:
+    def entry(at: Any) -> int:
+        return 0
+
+    return entry
+
+
+def _recalls(own: Any) -> Any:
+    def entry(at: Any) -> int:
+        own(at[0].state, at[0].round.before)
+        return 0
+
+    return entry
+
+
+def _tells(propensity: Any, conditional: Any) -> Any:
+    def entry(at: Any) -> int:
+        state, given = at[0].state, at[0].round
+        given.joint[0] = propensity(state, given.before, given.slate, given.marginal)
+        conditional(state, given.slate, given.marginal, given.joint[0], given.given)
+        return 0
+
+    return entry
+
+
+def _tells_nothing() -> Any:
+    def entry(at: Any) -> int:
+        given = at[0].round
+        given.joint[0] = np.nan
+        for k in range(len(given.marginal)):
+            given.marginal[k] = given.given[k] = np.nan
+        return 0
+
+    return entry

@@ -24,11 +24,11 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from recurrank._arrays import Bools, Floats, as_count
-from recurrank._compiled import contributes, hot, interpreted
+from recurrank._compiled import contributes, hot
 from recurrank.catalogue import Catalogue, as_catalogue
 from recurrank.plugins import plainly
 from recurrank.rankers.dispatch import Buffer as Buffer
-from recurrank.rankers.dispatch import algorithms, draw, drop, learn, served
+from recurrank.rankers.dispatch import Calls, Round, algorithms, draw, once
 from recurrank.rankers.engines.propensity import follows, nothing_to_recall
 from recurrank.rankers.knowledge import Knowledge
 from recurrank.rankers.options import Option, declared, schema_of
@@ -109,6 +109,7 @@ class Ranker:
     _state: Any
     _sharing: weakref.WeakSet[Ranker] | None = None
     """The rankers that have this state in common until they change it, this one among them; None: nobody else has it."""
+    _calls: Calls | None = None
 
     def __init__(self, features: ArrayLike | Catalogue, positions: int, rounds: int, seed: Seed) -> None:
         self.catalogue = as_catalogue(features)
@@ -122,7 +123,7 @@ class Ranker:
         self.due = False  # whether a decision is to be made before the next round: it stays due if it was interrupted
         self._options: dict[str, Any] = {}
         self.follow(1 if isinstance(seed, Given) else RULES)
-        self._buffer, self._before = Buffer.empty(self.positions), np.zeros(2 * self.positions)
+        self._round = Round.empty(self.positions)
 
     @classmethod
     def takes_any_slate(cls) -> bool:
@@ -147,7 +148,15 @@ class Ranker:
         self.state = self._copied(None) if len(sharing) > 1 else self._state
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**vars(self), "_state": self.state, "_sharing": None}
+        return {**vars(self), "_state": self.state, "_sharing": None, "_calls": None}
+
+    @property
+    def calls(self) -> Calls:
+        """Its functions, to be called on its state and the arrays of a round that it has for this."""
+        state, known = self.state, self._calls
+        if known is None or known.state is not state or known.rng is not self.rng:
+            known = self._calls = Calls(type(self), state, self.rng, self._round, self.rules)
+        return known
 
     @functools.cached_property
     def identity(self) -> str:
@@ -157,13 +166,14 @@ class Ranker:
     def rank(self) -> Slate:
         """The next slate to show."""
         self._settle()
-        (marginal, given), drawn = np.empty((2, self.positions)), draw if self.compiled else interpreted(draw)
+        calls, drawn = self.calls, self._round
         with plainly():
-            joint = drawn(self.state, self.rng, self._buffer, self._before, marginal, given)
-        items, ids = self._buffer.items.copy(), self.catalogue.ids
+            calls.loop(draw)(calls.drawing)
+        items, ids = drawn.slate.items.copy(), self.catalogue.ids
         named = None if ids is None else tuple(ids[item] for item in items)
-        known: Any = (marginal, joint, given) if self.compiled_propensity is not None else ()
-        slate = Slate(items, self._buffer.marks.copy(), self.served, self.identity, named, *known)
+        told = self.compiled_propensity is not None
+        known: Any = (drawn.marginal.copy(), float(drawn.joint[0]), drawn.given.copy()) if told else ()
+        slate = Slate(items, drawn.slate.marks.copy(), self.served, self.identity, named, *known)
         self.served += 1
         return slate
 
@@ -179,17 +189,25 @@ class Ranker:
         if not len(clicked):
             return self.drop(slate)
         self._settle()
-        with plainly():
-            self.due = bool(learn(self.state, Buffer(slate.items, slate.marks), clicked))
+        self._round.clicks[: len(clicked)], self._round.clicks[len(clicked) :] = clicked, False
+        self._round.answered[0] = len(clicked)
+        self.due = self._once("learn", slate) == 1
         return self._settle()
 
-    def advance(self, loop: Callable[[Any, np.random.Generator], tuple[int, bool]]) -> None:
-        """Let ``loop(state, rng)`` play rounds on the state, many more than methods could.
+    def _once(self, function: str, slate: Slate) -> int:
+        """Call one of the functions that take in what became of a slate."""
+        self._round.slate.items[:], self._round.slate.marks[:] = slate.items, slate.marks
+        calls = self.calls
+        with plainly():
+            return int(calls.loop(once)(getattr(calls, function)))
+
+    def advance(self, loop: Callable[[Calls], tuple[int, bool]]) -> None:
+        """Let a loop play rounds with these functions, many more than methods could.
 
         It says how many slates it has served, and whether it stopped because a decision is due, which is then made.
         """
         self._settle()
-        served, self.due = loop(self.state, self.rng)
+        served, self.due = loop(self.calls)
         self.served += served
         self._settle()
 
@@ -217,7 +235,7 @@ class Ranker:
     def drop(self, slate: Slate) -> None:
         """Say that a slate will never be answered, so that what it explored is tried again at once."""
         self._belongs(slate, self.served)
-        drop(self.state, Buffer(slate.items, slate.marks))
+        self._once("drop", slate)
 
     def adopt(self, slate: Slate) -> None:
         """Register a slate that a copy of this ranker has ranked, so that its answer can be learned here.
@@ -226,12 +244,12 @@ class Ranker:
         """
         self._belongs(slate, served=slate.number + 1 if isinstance(slate, Slate) else 0)
         self._settle()
-        served(self.state, self.rng, Buffer(slate.items.copy(), slate.marks.copy()), self.rules)
+        self._once("served", slate)
         self.served += 1
 
     def follow(self, rules: int) -> None:
         """Decide as an older version did, so that its logs fold to the same states. ``RULES`` is the present version."""
-        self.rules = rules
+        self.rules, self._calls = rules, None
 
     def plan(self) -> None:
         """Make the decisions that are due. Called when ``learn`` says so, by this class alone; most algorithms have none."""
@@ -289,15 +307,16 @@ class Ranker:
         vars(other).update(vars(self), _sharing=None, _options=dict(self._options))
         if into is not None:
             other._state = self._copied(into._reusable())
+            other._round, other._calls, other.rng = into._round, into._calls, into.rng
         else:
             if self._sharing is None:
                 self._sharing = weakref.WeakSet([self])
             self._sharing.add(other)
             other._sharing = self._sharing
-        other._buffer, other._before = Buffer.empty(self.positions), np.zeros(2 * self.positions)
-        other.rng = np.random.Generator(np.random.PCG64(0 if seed is None else sequence(seed, "ranker")))
-        if seed is None:
-            other.rng.bit_generator.state = self.rng.bit_generator.state
+            other._round, other._calls = Round.empty(self.positions), None
+            other.rng = np.random.Generator(np.random.PCG64(0))
+        chance = self.rng.bit_generator if seed is None else np.random.PCG64(sequence(seed, "ranker"))
+        other.rng.bit_generator.state = chance.state
         return other
 
     def save(self) -> bytes:

@@ -12,7 +12,7 @@ from recurrank._arrays import Floats, Ints, as_count
 from recurrank.catalogue import Catalogue, as_catalogue
 from recurrank.rankers.engines.requests import Shown, Work
 from recurrank.rankers.options import Option
-from recurrank.rankers.ranker import Buffer, Ranker, Seed
+from recurrank.rankers.ranker import Ranker, Seed
 from recurrank.rankers.request import (
     Answered,
     Choice,
@@ -262,16 +262,15 @@ class RequestRanker(Ranker):
 
         ``seen``: which positions were on the screen; what is below the first that was neither seen nor clicked teaches nothing.
         """
+        if not isinstance(slate, RequestSlate):
+            return super().learn(slate, clicks, seen)
         clicked = self._answer_of(slate, clicks, seen)
         if not len(clicked):
-            return
+            return None
         self._settle()
-        if isinstance(slate, RequestSlate):
-            shown = Shown(slate.features, slate.free, self.index_of(slate.segment), self.state.work.shown.examined)
-            self.due = bool(type(self).compiled_take(self.state, shown, clicked))
-        else:
-            self.due = bool(type(self).compiled_learn(self.state, Buffer(slate.items, slate.marks), clicked))
-        self._settle()
+        shown = Shown(slate.features, slate.free, self.index_of(slate.segment), self.state.work.shown.examined)
+        self.due = bool(type(self).compiled_take(self.state, shown, clicked))
+        return self._settle()
 
     def adopt(self, slate: Slate) -> None:
         """Register a slate that a copy of this ranker has ranked."""

@@ -42,15 +42,17 @@ def unflatten(like: Any, shared: tuple[str, ...], arrays: dict[str, np.ndarray[A
 def copied(state: Any, shared: tuple[str, ...], into: Any = None, tracked: tuple[str, ...] = ()) -> Any:
     """A state with arrays of its own but for the ``shared`` fields, in the memory of ``into`` where that has room.
 
-    Of ``tracked`` tables, which have a field ``changes`` beside them, only what differs is copied there.
+    It is ``into`` itself where all of it has. Of ``tracked`` tables, which have a field ``changes`` beside them, only what
+    differs is copied there.
     """
-    parts = []
+    parts, changes = [], []
     for place, name in enumerate(type(state)._fields):
         part, room = state[place], None if into is None else into[place]
         if name in shared:
             parts.append(part)
         elif isinstance(part, Changes):
-            parts.append(copied_changes(part))
+            changes.append(place)
+            parts.append(part)
         elif isinstance(part, tuple):
             parts.append(copied(part, shared, room, tracked))
         elif room is None or room.shape != part.shape or room.dtype != part.dtype:
@@ -61,4 +63,12 @@ def copied(state: Any, shared: tuple[str, ...], into: Any = None, tracked: tuple
             else:
                 np.copyto(room, part)
             parts.append(room)
-    return type(state)(*parts)
+    for place in changes:  # when the tables have been copied
+        parts[place] = copied_changes(state[place], None if into is None else into[place])
+    return made_of(type(state), parts, into)
+
+
+def made_of(kind: type[Any], parts: list[Any], into: Any) -> Any:
+    """A state of these parts; ``into`` itself where they are its own."""
+    same = into is not None and all(part is own for part, own in zip(parts, into, strict=True))
+    return into if same else kind(*parts)

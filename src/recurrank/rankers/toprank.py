@@ -59,7 +59,7 @@ from recurrank.rankers.engines.pairs import (
 from recurrank.rankers.engines.partial_order import learn_mixed, mix
 from recurrank.rankers.options import failure
 from recurrank.rankers.ranker import Buffer, Items, Ranker, Seed, nothing_served, register
-from recurrank.rankers.states import copied
+from recurrank.rankers.states import copied, made_of
 
 LARGEST_SQUARE = 1500
 """Up to this many items the pairs of the first block are kept in a square: 9 MB, and no search for a pair."""
@@ -354,7 +354,8 @@ class TopRank(Ranker):
             "edges": _beginning(state, into, "edges", EDGES),
             "scratch": np.zeros(items, np.int64) if into is None else into.scratch,  # zero between rounds
         }
-        return copied(state, (*never_changed, *apart), into)._replace(**apart)
+        parts = copied(state, (*never_changed, *apart), into)._replace(**apart)
+        return made_of(type(state), list(parts), into)
 
     def unpack(self, values: dict[str, Any], arrays: dict[str, np.ndarray[Any, Any]]) -> None:
         super().unpack(values, arrays)

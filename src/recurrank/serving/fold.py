@@ -19,10 +19,10 @@ import msgspec
 import numpy as np
 
 from recurrank._arrays import Ints
-from recurrank._compiled import interpreted
 from recurrank.catalogue import Catalogue
 from recurrank.rankers import make
-from recurrank.rankers.ranker import Buffer, Ranker
+from recurrank.rankers.dispatch import Calls
+from recurrank.rankers.ranker import Ranker
 from recurrank.rankers.request_ranker import RequestRanker
 from recurrank.rankers.restocking import Restocking
 from recurrank.rankers.saving import load
@@ -66,7 +66,6 @@ class Fold:
         self.tally = Tally.empty(ranker.positions)
         self.experiment = Experiment(ranker.positions)
         self._counts: Ints = np.zeros(len(COUNTS), np.int64)
-        self._slate, self._clicks = Buffer.empty(ranker.positions), np.zeros(ranker.positions, np.bool_)
 
     @property
     def counts(self) -> dict[str, int]:
@@ -122,13 +121,13 @@ class Fold:
         if not ranker.compiled:
             bits = bits.astype(np.int64)  # numpy's own small numbers would overflow
         ends, why = np.cumsum(sizes // 4), np.zeros(1, np.int64)
-        done, loop = 0, rounds.fold if ranker.compiled else interpreted(rounds.fold)
+        done = 0
 
-        def fold(state: Any, rng: np.random.Generator) -> tuple[int, bool]:
+        def fold(calls: Calls) -> tuple[int, bool]:
             nonlocal done
             served = int(self._counts[0])
-            done = loop(
-                state, rng, ranker.rules, self._slate, self._clicks, kinds, words, ends, bits, done,
+            done = calls.loop(rounds.fold)(
+                calls.folding, calls.round, kinds, words, ends, bits, done,
                 self._counts, self.shown, self.clicked, self.at, self.tally, why,
             )  # fmt: skip
             if done:

@@ -13,10 +13,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from recurrank._arrays import Ints
-from recurrank._compiled import interpreted
 from recurrank.catalogue import Catalogue
+from recurrank.rankers.dispatch import Calls
 from recurrank.rankers.engines.propensity import certain
-from recurrank.rankers.ranker import Buffer, Ranker
+from recurrank.rankers.ranker import Ranker
 from recurrank.serving import rounds
 from recurrank.serving.asked import Asked
 from recurrank.serving.assigning import checked_baseline, compose
@@ -106,7 +106,6 @@ class HostedRanker:
         self._view, self._version = view, fold.seq
         self._ahead: list[bytes] = []  # slates drawn from the view, to be served; the next one last
         self._many = 1  # to be drawn next
-        self._slate = Buffer.empty(spec.positions)
         self._mode = fold.experiment.rollout
         self._drafts = np.random.default_rng()
         self._looked = 0  # slates that were compared when the brake last looked
@@ -236,20 +235,18 @@ class HostedRanker:
 
     def _draw_ahead(self) -> None:
         if not self._ahead:
-            self._ahead = self._drawn(self._view, self._many, self._slate)
+            self._ahead = self._drawn(self._view, self._many)
 
-    def _drawn(self, view: Ranker, many: int, slate: Buffer) -> list[bytes]:
+    def _drawn(self, view: Ranker, many: int) -> list[bytes]:
         """So many slates, last one first. Sets how many are to be drawn the next time: as many as the time for it allows."""
         positions = self.spec.positions
         items, marks = np.empty((many, positions), np.int32), np.empty((many, positions, 2), np.int64)
-        used, before = np.empty(many, np.int64), np.zeros(2 * positions)
-        chances = Chances.empty(many, positions)
+        used, chances = np.empty(many, np.int64), Chances.empty(many, positions)
         began = time.perf_counter()
-        loop = rounds.draw if view.compiled else interpreted(rounds.draw)
 
-        def draw(state: Any, rng: np.random.Generator) -> tuple[int, bool]:
-            loop(
-                state, rng, slate, items, marks, used, before, chances,
+        def draw(calls: Calls) -> tuple[int, bool]:
+            calls.loop(rounds.draw)(
+                calls.drawing, calls.round, calls.rng, items, marks, used, chances,
                 self._alive(view), self.spec.explore_uniform, type(view).compiled_propensity is certain,
             )  # fmt: skip
             return 0, False
@@ -281,7 +278,7 @@ class HostedRanker:
         began = time.thread_time()  # of the processor: waiting for busy requests must not make renewals rarer
         with self.folding:
             view, version = self.fold.ranker.copy(seed, into=self._retired), self.fold.seq
-        first = self._drawn(view, 1, Buffer.empty(self.spec.positions))  # what it decides first, no request waits for
+        first = self._drawn(view, 1)  # what it decides first, no request waits for
         with self._drawing:
             self._retired = self._view
             self._view, self._version, self._ahead = view, version, first

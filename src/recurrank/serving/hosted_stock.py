@@ -12,7 +12,7 @@ import numpy as np
 
 from recurrank._arrays import Ints
 from recurrank.catalogue import Catalogue
-from recurrank.rankers.ranker import Buffer, Ranker
+from recurrank.rankers.ranker import Ranker
 from recurrank.rankers.request_ranker import RequestRanker
 from recurrank.rankers.restocking import Restocking
 from recurrank.rankers.stock import Stock
@@ -135,7 +135,7 @@ class HostedStock(HostedRanker):
                 view, version, folded = self.fold.ranker.copy(seed, into=retired), self.fold.seq, self.fold.stocked
             if folded.items != self.stocked.items:
                 view.restock(self.stocked.stock)
-            first = self._drawn(view, 1, Buffer.empty(self.spec.positions)) if self._whole() else []
+            first = self._drawn(view, 1) if self._whole() else []
             with self._drawing:
                 self._retired = self._view
                 self._view, self._version, self._ahead = view, version, first

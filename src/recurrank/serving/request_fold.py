@@ -10,6 +10,7 @@ import numpy as np
 
 from recurrank._arrays import Bools, Floats, Ints
 from recurrank._compiled import loop
+from recurrank.rankers.dispatch import Calls
 from recurrank.rankers.engines.request_calls import take
 from recurrank.rankers.engines.requests import Shown
 from recurrank.rankers.request_ranker import RequestRanker
@@ -151,12 +152,12 @@ class RequestFold(Fold):
     def _run(self, batch: _Batch, seqs: list[int]) -> None:
         done, why = 0, np.zeros(1, np.int64)
 
-        def fold(state: Any, rng: np.random.Generator) -> tuple[int, bool]:
+        def fold(calls: Calls) -> tuple[int, bool]:
             nonlocal done
-            served = int(self._counts[0])
+            served, state = int(self._counts[0]), calls.state
             done = fold_requests(
-                state, batch, self._clicks, state.work.shown.examined, self._slate.items, done, self._counts, self.at,
-                self.tally, why,
+                state, batch, calls.round.clicks, state.work.shown.examined, calls.round.slate.items, done, self._counts,
+                self.at, self.tally, why,
             )  # fmt: skip
             if done:
                 self.seq = seqs[done - 1]

@@ -1,4 +1,4 @@
-"""Many rounds in one compiled call: slates drawn ahead, and events folded, for every ranker.
+"""Many rounds in one compiled call: slates drawn ahead, and events folded; compiled once for all rankers.
 
 From Python a round costs tens of microseconds, most of it on the way into compiled code; a request has no more than that.
 """
@@ -9,9 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from recurrank._arrays import Bools, Floats, Ints
+from recurrank._addresses import call
+from recurrank._arrays import Ints
 from recurrank._compiled import inner, loop
-from recurrank.rankers.dispatch import Buffer, conditional, drop, learn, propensity, rank, recall, served
+from recurrank.rankers.dispatch import Buffer, Drawing, Folding, Round
 from recurrank.serving.chances import Chances
 from recurrank.serving.events import Kind
 from recurrank.serving.tally import Tally, tally_round
@@ -26,13 +27,12 @@ GONE = -(1 << 31)
 
 @loop
 def draw(
-    state: Any,
+    drawing: Drawing,
+    drawn: Round,
     rng: np.random.Generator,
-    slate: Buffer,
     items: Any,
     marks: Ints,
     used: Ints,
-    before: Floats,
     chances: Chances,
     catalogue: Ints,
     share: float,
@@ -43,23 +43,24 @@ def draw(
     A ``share`` of them is drawn uniformly of all slates of these items of the catalogue. ``certain`` tells that the algorithm
     draws nothing at random itself, and does not say how probable a slate is that it did not rank.
     """
-    positions = len(slate.items)
+    slate, positions = drawn.slate, len(drawn.slate.items)
     for i in range(len(items)):
-        recall(state, before)
+        call(drawing.recall)
         uniform = share > 0.0 and rng.random() < share
         if certain or not uniform:
-            rank(state, rng, slate)
+            call(drawing.rank)
         for k in range(positions):
             items[i, k] = slate.items[k]
         if uniform:
             shuffle(rng, slate, catalogue)
-        chances.joint[i] = propensity(state, before, slate, chances.marginal[i])
-        conditional(state, slate, chances.marginal[i], chances.joint[i], chances.given[i])
+        call(drawing.tell)
         if share > 0.0:
-            mix(slate, items[i], chances.marginal[i], chances.joint, chances.given[i], i, len(catalogue), share, certain)
+            mix(drawn, items[i], len(catalogue), share, certain)
+        chances.joint[i] = drawn.joint[0]
         used[i] = positions
         for k in range(positions):
             items[i, k] = slate.items[k]
+            chances.marginal[i, k], chances.given[i, k] = drawn.marginal[k], drawn.given[k]
         for k in range(positions):
             if slate.marks[k, 0] < 0:
                 used[i] = k
@@ -80,18 +81,9 @@ def shuffle(rng: np.random.Generator, slate: Buffer, catalogue: Ints) -> None:
 
 
 @inner
-def mix(
-    slate: Buffer,
-    ranked: Any,
-    marginal: Floats,
-    joint: Floats,
-    given: Floats,
-    i: int,
-    catalogue: int,
-    share: float,
-    certain: bool,
-) -> None:
+def mix(drawn: Round, ranked: Any, catalogue: int, share: float, certain: bool) -> None:
     """Probabilities of a slate under the algorithm become those under the algorithm and a share of uniform slates."""
+    slate, marginal, given = drawn.slate, drawn.marginal, drawn.given
     same, uniform, own, above = True, share, 1.0 - share, 1.0
     for k in range(len(slate.items)):
         same &= slate.items[k] == ranked[k]
@@ -105,17 +97,14 @@ def mix(
         given[k] = (uniform + own) / above  # of the items down to here, over those above
         above = uniform + own
     if certain:
-        joint[i] = 1.0 if same else 0.0
-    joint[i] = uniform + (1 - share) * joint[i]
+        drawn.joint[0] = 1.0 if same else 0.0
+    drawn.joint[0] = uniform + (1 - share) * drawn.joint[0]
 
 
 @loop
 def fold(
-    state: Any,
-    rng: np.random.Generator,
-    rules: int,
-    slate: Buffer,
-    clicks: Bools,
+    folding: Folding,
+    answer: Round,
     kinds: Any,
     words: Any,
     ends: Ints,
@@ -134,7 +123,7 @@ def fold(
     is where each one's end. ``bits`` has one row per event: a bit per position clicked, then one per position seen. ``why``
     says why it stopped before the end. From an item that is GONE on, an answer is counted and teaches nothing.
     """
-    positions, why[0] = len(slate.items), 0
+    slate, positions, why[0] = answer.slate, len(answer.clicks), 0
     for i in range(start, len(kinds)):
         begin = ends[i - 1] if i > 0 else 0
         for k in range(positions):
@@ -153,11 +142,11 @@ def fold(
         kind, reaches = kinds[i] % COUNT_ONLY, kinds[i] < COUNT_ONLY
         if kind == SERVED:
             if reaches:
-                served(state, rng, slate, rules)
+                call(folding.served)
             counts[0] += 1
         elif kind == DROPPED:
             if reaches:
-                drop(state, slate)
+                call(folding.drop)
             counts[2] += 1
         else:
             seen, until, width = 0, positions, bits.shape[1] // 2
@@ -166,7 +155,7 @@ def fold(
                 there = click | ((bits[i, width + (k >> 3)] >> (k & 7)) & 1)
                 if (there == 0 or slate.items[k] == GONE) and k < until:
                     until = k  # what is below was not seen, or nobody knows in which order
-                clicks[k] = click == 1
+                answer.clicks[k] = click == 1
                 seen += click
                 at[k] += click
                 if slate.items[k] != GONE:
@@ -175,9 +164,10 @@ def fold(
             tally_round(tally, counts[1], seen, slate.items)
             counts[1] += 1
             counts[3] += seen
+            answer.answered[0] = until
             if reaches and until == 0:
-                drop(state, slate)
-            elif reaches and learn(state, slate, clicks[:until]):
+                call(folding.drop)
+            elif reaches and call(folding.learn) == 1:
                 why[0] = DUE
                 return i + 1
     return len(kinds)

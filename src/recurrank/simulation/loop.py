@@ -13,7 +13,7 @@ from recurrank._uniforms import Uniforms
 from recurrank.clicks.meeting import Meeting, Users, in_python, meet
 from recurrank.clicks.model import ClickModel, ClickState
 from recurrank.plugins import plainly
-from recurrank.rankers.dispatch import Buffer, learn, rank
+from recurrank.rankers.dispatch import Buffer, Calls, learn, rank
 from recurrank.rankers.ranker import Ranker
 from recurrank.seeds import stream
 
@@ -93,8 +93,8 @@ class Simulation:
         """Play to round ``until``, or through the first decision of the ranker on the way."""
         before = self.round
 
-        def rounds(state: Any, rng: np.random.Generator) -> tuple[int, bool]:
-            played = self._play(state, rng, until - before)
+        def rounds(calls: Calls) -> tuple[int, bool]:
+            played = self._play(calls.state, calls.rng, until - before)
             self.round = before + abs(played)
             self.model.complain()
             return abs(played), played < 0

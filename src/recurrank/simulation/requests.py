@@ -13,6 +13,7 @@ from recurrank.clicks.filtering import examined_given_clicks
 from recurrank.clicks.model import CASCADE, DOCUMENT, MIXTURE, ClickModel, ClickState, examine, sample
 from recurrank.clicks.presets import make
 from recurrank.plugins import plainly
+from recurrank.rankers.dispatch import Calls
 from recurrank.rankers.engines.request_calls import choose, take
 from recurrank.rankers.engines.requests import Shown, best
 from recurrank.rankers.ranker import Ranker
@@ -126,8 +127,8 @@ class RequestSimulation:
             if self.world.turn is not None and self.round % self.world.every == 0:
                 self._turn()
 
-    def _rounds(self, rounds: int, state: Any, rng: np.random.Generator) -> tuple[int, bool]:
-        played = self._play(state, rng, rounds)
+    def _rounds(self, rounds: int, calls: Calls) -> tuple[int, bool]:
+        played = self._play(calls.state, calls.rng, rounds)
         self.round += abs(played)
         return abs(played), played < 0
 

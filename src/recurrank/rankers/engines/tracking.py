@@ -45,11 +45,15 @@ def touch(changes: Changes, row: int) -> None:
     changes.when[row >> SHIFT] = changes.about[NOW]
 
 
-def copied_changes(changes: Changes) -> Changes:
-    """Those of a copy of the tables that is made now."""
+def copied_changes(changes: Changes, into: Changes | None = None) -> Changes:
+    """Those of a copy of the tables that is made now, in the memory of ``into`` if that has room."""
     now = int(changes.about[NOW])
     changes.about[NOW] = now + 1
-    return Changes(changes.when.copy(), _about(now + 1, changes.about[COUNT], changes.about[OWN], now))
+    about = _about(now + 1, changes.about[COUNT], changes.about[OWN], now)
+    if into is None or into.when.shape != changes.when.shape:
+        return Changes(changes.when.copy(), about)
+    into.when[:], into.about[:] = changes.when, about
+    return into
 
 
 def renew(room: Table, known: Changes, table: Table, changes: Changes) -> None:
