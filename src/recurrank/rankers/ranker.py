@@ -18,7 +18,7 @@ import functools
 import hashlib
 import weakref
 from collections.abc import Callable
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -42,17 +42,6 @@ Items = ArrayLike | Catalogue
 """What a ranker is made on: a matrix with one row per item, or a catalogue."""
 RULES = 2
 """The version of what rankers decide, where that has changed: 1 in version 0.1.0."""
-
-
-class Feedback(NamedTuple):
-    """What became of the explored positions of all slates answered so far.
-
-    ``learned`` counted; ``surplus`` came after enough had; ``late`` came after their block had closed.
-    """
-
-    learned: int
-    surplus: int
-    late: int
 
 
 class Ranker:

@@ -46,6 +46,7 @@ from recurrank.rankers.engines.asking import (
     KEY,
     START,
     STOP,
+    Feedback,
     State,
     answered,
     asked,
@@ -62,7 +63,7 @@ from recurrank.rankers.engines.splitting import split
 from recurrank.rankers.knowledge import Knowledge, KnownBlock
 from recurrank.rankers.options import Delta, Option
 from recurrank.rankers.prior import BelievedBefore, Prior
-from recurrank.rankers.ranker import Buffer, Feedback, Items, Seed, register
+from recurrank.rankers.ranker import Buffer, Items, Seed, register
 from recurrank.rankers.restocking import Restocking
 from recurrank.rankers.states import flatten
 from recurrank.rankers.stock import Stock
@@ -220,8 +221,7 @@ class RecurRank(Restocking):
             else:
                 after.append(block)
                 carried[block.id] = (self.state.short[part], self.state.out[part], self.state.clicks[part])
-        state = assembled(after, carried, self.feedback)
-        self._blocks, self._next_id, self.state, self.due = after, fresh, state, False
+        self._blocks, self._next_id, self.state = after, fresh, assembled(after, carried, self.feedback)
         self.history += closed
 
     def copy(self, seed: Seed = None, *, into: Self | None = None) -> Self:

@@ -393,8 +393,7 @@ def _typical_counts(counts: Counts, pair: Ints) -> tuple[int, Ints]:
 
 def _compile(names: list[str]) -> None:
     """Compile on a log of two pages, so that ``seconds`` are of fitting."""
-    items = np.array([[0, 1, 2], [2, 1, 0]], np.int32)
-    clicks = np.array([[1, 0, 0], [0, 1, 1]], np.uint8)
+    items, clicks = np.array([[0, 1, 2], [2, 1, 0]], np.int32), np.array([[1, 0, 0], [0, 1, 1]], np.uint8)
     tiny = Sessions(np.array([0, 1], np.int32), items, clicks, ["a", "b"], ["x", "y", "z"])
     pages = pages_of(tiny)
     for name in names:

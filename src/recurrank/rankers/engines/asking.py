@@ -10,12 +10,23 @@ from recurrank._arrays import Floats, Ints
 from recurrank._compiled import hot, inner, natural
 from recurrank.rankers.blocks import Block
 from recurrank.rankers.engines.propensity import FIRST, one_tried_per_block
-from recurrank.rankers.ranker import Buffer, Feedback
+from recurrank.rankers.ranker import Buffer
 
 STRIDE = 16
 """Explored items whose shares are summed at once."""
 KEY, START, STOP = 0, 3, 4
 """Places in a row of ``State.block``."""
+
+
+class Feedback(NamedTuple):
+    """What became of the explored positions of all slates answered so far.
+
+    ``learned`` counted; ``surplus`` came after enough had; ``late`` came after their block had closed.
+    """
+
+    learned: int
+    surplus: int
+    late: int
 
 
 class State(NamedTuple):
