@@ -1,6 +1,6 @@
 """Rolling a ranker out: comparing it with the present ranking while it runs, as often as one likes."""
 
-from recurrank.rollout.assignment import arm_of
+from recurrank.rollout.assignment import arm_of, unit_of
 from recurrank.rollout.brake import Brake, slates_until_stopped
 from recurrank.rollout.interleaving import Interleaved, Preference, probabilistic, team_draft
 from recurrank.rollout.ramp import affordable, ramp
@@ -18,4 +18,5 @@ __all__ = [
     "ramp",
     "slates_until_stopped",
     "team_draft",
+    "unit_of",
 ]

@@ -11,6 +11,10 @@ import hashlib
 
 from recurrank.rollout.sequence import ArmName
 
+UNITS = 1 << 20
+"""Units that subjects are put into, so that each is compared once: a million is more than a comparison needs, and the number of
+a unit names nobody."""
+
 
 def arm_of(subject: str, share: float, experiment: str) -> ArmName:
     """The arm of a subject (a visitor, a session or a slate) when this share of all subjects gets the ranker.
@@ -20,7 +24,19 @@ def arm_of(subject: str, share: float, experiment: str) -> ArmName:
     """
     if not 0 <= share <= 1:
         raise ValueError(f"share is {share}; it should be between 0 and 1")
+    return "ranker" if _hashed(subject, experiment, b"") < share * 2**64 else "baseline"
+
+
+def unit_of(subject: str, experiment: str) -> int:
+    """The unit of a subject in this experiment, from 0 to ``UNITS - 1``; it says nothing about the arm.
+
+    >>> [unit_of(f"visitor-{n}", "spring") for n in range(3)]
+    [191592, 662690, 285686]
+    """
+    return _hashed(subject, experiment, b"unit") % UNITS
+
+
+def _hashed(subject: str, experiment: str, purpose: bytes) -> int:
     # the length keeps ("ab", "c") and ("a", "bc") apart
     text = f"{len(experiment)}:{experiment}{subject}".encode()
-    point = int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "big")
-    return "ranker" if point < share * 2**64 else "baseline"
+    return int.from_bytes(hashlib.blake2b(text, digest_size=8, person=purpose).digest(), "big")

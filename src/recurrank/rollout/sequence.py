@@ -26,7 +26,8 @@ convex set, and the interval has the differences that occur in it. (The differen
 
 Clicks of a slate must be in [0, ``most``]. Slates need not be independent, and means need not be constant: where they drift, as
 those of a learner do, the interval is about the averages of the conditional means of the slates so far. Arms need not be drawn
-slate by slate: a visitor may keep one. Whether the arms' visitors can be compared is up to the assignment.
+slate by slate. Whether the arms' visitors can be compared is up to whoever counts: where a visitor keeps an arm and comes back,
+count one slate of each, or the interval is about these visitors and not about the rankings.
 """
 
 from __future__ import annotations

@@ -2,26 +2,64 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
+from msgspec import structs
 
 from recurrank.rollout import team_draft
 from recurrank.serving.trial import Trial
 
 MISSING = "baseline: missing; the ranker's mode is {mode!r}, which needs the order that would be shown without it"
+NOBODY = 0.5
+"""Credit of an item that neither order contributed."""
 
 
-def checked_baseline(baseline: Sequence[str] | None, mode: str, least: int) -> Sequence[str]:
+class Baseline(NamedTuple):
+    """The order that the caller would have shown, as far as the rules of the request and of the ranker let it be shown.
+
+    Attributes:
+        order: items for the free positions, best first; there may be more than positions.
+        pinned: what stands at which position, whoever ranks.
+        size: how many positions are filled.
+
+    """
+
+    order: Sequence[str]
+    pinned: Mapping[int, str]
+    size: int
+
+    def around(self, order: Sequence[str]) -> list[str]:
+        """A slate of items for the free positions, and the pinned ones."""
+        rest = iter(order)
+        return [self.pinned[k] if k in self.pinned else next(rest) for k in range(self.size)]
+
+
+def checked_baseline(given: Sequence[str] | None, mode: str) -> Sequence[str]:
     """The order that the caller would have shown; ValueError for one that will not do."""
-    if baseline is None:
+    if given is None:
         raise ValueError(MISSING.format(mode=mode))
-    if len(baseline) < least:
-        raise ValueError(f"baseline: {len(baseline)} items; give at least {least}, one per position")
-    if len(set(baseline)) < len(baseline):
-        twice = next(name for name in baseline if list(baseline).count(name) > 1)
+    if len(set(given)) < len(given):
+        twice = next(name for name in given if list(given).count(name) > 1)
         raise ValueError(f"baseline: {twice!r} stands in it twice; give each item once")
-    return baseline
+    return given
+
+
+def allowed(
+    given: Sequence[str], size: int, here: Container[Any], pinned: Mapping[int, str] | None = None, out: Container[str] = ()
+) -> Baseline:
+    """A baseline without the items that stand ``out`` of it; ValueError where the rest is unknown ``here`` or too short."""
+    pinned = pinned or {}
+    fixed = set(pinned.values())
+    order = [name for name in given if name not in out and name not in fixed]
+    free, which = size - len(pinned), " that are neither excluded nor pinned" if len(order) < len(given) else ""
+    if len(order) < free:
+        raise ValueError(f"baseline: {len(order)} items{which}; give at least {free}, one per position")
+    for name in order[:free]:
+        if name not in here:
+            raise ValueError(f"baseline: {name!r} is not among the items that can be shown here; leave it out")
+    return Baseline([name for name in order if name in here], pinned, size)
 
 
 def drafted(
@@ -36,18 +74,21 @@ def drafted(
 
 def compose(
     arm: str,
-    subject: str | None,
-    baseline: Sequence[str],
+    trial: Trial,
+    baseline: Baseline,
     ranked: Callable[[], list[str]],
     shadow: bool,
     rng: np.random.Generator,
 ) -> tuple[list[str], Trial]:
     """The items of a slate that is not the ranker's alone; ``ranked`` says what the ranker would show.
 
-    As many positions are filled as the ranker would fill; in shadow mode the answer says with what.
+    In shadow mode the answer says what that is. Pinned positions are not drafted.
     """
-    if arm == "interleaved":
-        ours = ranked()
-        names, credit = drafted(ours, baseline, min(len(ours), len(baseline)), rng)
-        return names, Trial(subject, "interleaved", None, credit)
-    return list(baseline), Trial(subject, "baseline", ranked() if shadow else None)
+    if arm != "interleaved":
+        return baseline.around(baseline.order), structs.replace(trial, arm="baseline", would_show=ranked() if shadow else None)
+    fixed = set(baseline.pinned.values())
+    ours = [name for name in ranked() if name not in fixed]
+    names, share = drafted(ours, baseline.order, baseline.size - len(baseline.pinned), rng)
+    shares = iter(share)
+    credit = [NOBODY if k in baseline.pinned else next(shares) for k in range(baseline.size)]
+    return baseline.around(names), structs.replace(trial, arm="interleaved", credit=credit)

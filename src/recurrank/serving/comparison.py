@@ -21,7 +21,7 @@ def experiment_of(hosted: HostedRanker) -> dict[str, Any]:
         if mode.since != found.rollout.since:  # the fold is behind: nothing has been compared in this mode
             found = Experiment(hosted.spec.positions, mode.settings)
         both, preference = found.both, found.preference
-        moments = list(found.moments)
+        moments, waiting = list(found.moments), len(found.order)
         both = ArmComparison(both.most, both.alpha, both.baseline, both.ranker)
         verdict = "baseline" if mode.stopped is not None else verdict_of(found)
         interleaved = {
@@ -52,6 +52,7 @@ def experiment_of(hosted: HostedRanker) -> dict[str, Any]:
         "p_value": both.p_value() if compared else None,
         "brake_p_value": Brake(mode.settings.margin, mode.alpha).p_value(both) if compared else None,
         "interleaved": interleaved,
+        "waiting": waiting,
         "history": [_moment(one, both) for one in moments],
     }
 

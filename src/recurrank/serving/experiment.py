@@ -9,7 +9,8 @@
 
 Modes change by ROLLOUT events. Like a change of items, such an event makes every slate stale that was drawn before it, on
 whichever server, so that each slate of the log was drawn in the mode that the log says. What is compared is a fold of the log;
-only the decisions of the brake and of the ramp are made once, by whoever learns, and written as events.
+only the decisions of the brake and of the ramp are made once, by whoever learns, and written as events. Each subject counts
+once, and slates count in the order in which they were served (``in_order.py``).
 """
 
 from __future__ import annotations
@@ -21,9 +22,10 @@ import msgspec
 import numpy as np
 from msgspec import UNSET, Meta, UnsetType
 
-from recurrank.rollout import Arm, ArmComparison, Brake, Interleaved, Preference, affordable, arm_of, ramp
+from recurrank.rollout import Arm, ArmComparison, Brake, Interleaved, Preference, affordable, arm_of, ramp, unit_of
 from recurrank.serving import trial
 from recurrank.serving.events import Event, Kind, shown_in
+from recurrank.serving.in_order import InOrder
 
 POINTS = 64
 """Moments of a comparison that are kept, to be drawn; when there are more, every other one is forgotten."""
@@ -123,6 +125,11 @@ class Rollout(NamedTuple):
             return "interleaved"
         return arm_of(slate if subject is None else subject, self.share, self.settings.experiment or ranker)
 
+    def unit(self, ranker: str, subject: str | None) -> int | None:
+        """What a subject counts as, once, where both arms are compared."""
+        compared = self.settings.mode in ("share", "interleave") and self.stopped is None
+        return unit_of(subject, self.settings.experiment or ranker) if compared and subject is not None else None
+
 
 def turned(settings: RolloutSettings, stopped: str | None = None, step: int = 0) -> bytes:
     """The payload of the event that sets this."""
@@ -151,12 +158,14 @@ class Experiment:
         both: clicks per slate of both arms.
         preference: credits of interleaved slates.
         moments: how these went over time.
+        order: slates that are to be compared and wait for answers.
 
     """
 
     def __init__(self, positions: int, settings: RolloutSettings | None = None) -> None:
         self._positions, self._initial = positions, settings or RolloutSettings()
         self.rollout = Rollout(self._initial)
+        self.order = InOrder()
         self._begin()
 
     def _begin(self) -> None:
@@ -173,28 +182,42 @@ class Experiment:
     def apply(self, events: Sequence[Event]) -> None:
         """Take in events of the ranker that were not taken in before, in order."""
         for event in events:
-            if event.kind == Kind.LEARNED:
-                if trial.has_trial(event.payload):
-                    self._count(event)
-            elif event.kind == Kind.ROLLOUT:
+            if event.kind == Kind.ROLLOUT:
                 since = self.rollout.since
                 self.rollout = self.rollout.after([event])
                 if self.rollout.since != since:
                     self._begin()
+                    self.order = self.order if self.rollout.step else InOrder()  # a ramp counts each subject in one step
+                    self.order.begin()
+            elif trial.has_trial(event.payload):
+                self._take(event)
 
-    def _count(self, event: Event) -> None:
-        rollout = self.rollout
-        if event.served < rollout.since or (rollout.stopped is not None and event.served > rollout.seq):
-            return  # of an earlier comparison, or of the time after the brake
+    def _take(self, event: Event) -> None:
+        """An event of a slate that something stands beside."""
+        if event.kind == Kind.SERVED:
+            what = trial.trial_of(event.payload)
+            if what.arm and self.rollout.stopped is None:
+                self.order.serve(event.seq, what.unit)
+        elif event.kind in (Kind.LEARNED, Kind.DROPPED):
+            for found in self.order.answer(event.served, *self._outcome(event)):
+                self._count(*found)
+
+    def _outcome(self, event: Event) -> list[Any]:
+        """The arm of a slate, and its clicks or credit; nothing for one without an answer."""
+        if event.kind == Kind.DROPPED:
+            return []
         what = trial.trial_of(event.payload)
-        if what.arm == "interleaved":
-            shown = shown_in(event.payload, self._positions)
-            clicked = [k for k in range(shown) if event.clicks and event.clicks[k >> 3] >> (k & 7) & 1]
-            self.preference.observe(Interleaved(np.arange(shown), np.array(what.credit, float)).credit(clicked))
-        elif what.arm:
-            self.both.observe(what.arm, int.from_bytes(event.clicks[: (self._positions + 7) // 8], "little").bit_count())
+        if what.arm != "interleaved":
+            return [what.arm, int.from_bytes(event.clicks[: (self._positions + 7) // 8], "little").bit_count()]
+        shown = shown_in(event.payload, self._positions)
+        clicked = [k for k in range(shown) if event.clicks and event.clicks[k >> 3] >> (k & 7) & 1]
+        return [what.arm, Interleaved(np.arange(shown), np.array(what.credit, float)).credit(clicked)]
+
+    def _count(self, arm: Any, value: float) -> None:
+        if arm == "interleaved":
+            self.preference.observe(value)
         else:
-            return
+            self.both.observe(arm, value)
         if self.slates % self._every == 0:
             credit, p_value = self.preference.mean, self.preference.p_value()
             self.moments.append(Moment(self.slates, self.both.baseline, self.both.ranker, credit, p_value))
@@ -226,18 +249,19 @@ class Experiment:
 
     def pack(self) -> list[Any]:
         """All of it for a snapshot; nothing where there was never anything but the ranker's own slates."""
-        if self.rollout == Rollout(self._initial) and not self.slates:
+        if self.rollout == Rollout(self._initial) and not self.slates and not self.order:
             return []
         preference = [self.preference.sessions, self.preference.total, self.preference.capital.astype("<f8").tobytes()]
         since = self.rollout[1:] if self.rollout.step else self.rollout[1:-1]  # as before there were ramps
         rollout = [msgspec.to_builtins(self.rollout.settings), *since]
-        return [rollout, list(self.both.baseline), list(self.both.ranker), preference, self.moments, self._every]
+        sums = [list(self.both.baseline), list(self.both.ranker), preference]
+        return [rollout, *sums, self.moments, self._every, self.order.pack()]
 
     def unpack(self, packed: Sequence[Any]) -> None:
         """Become what was packed; ValueError where that was not."""
         if not packed:
             return
-        (settings, *rest), baseline, ranker, (sessions, total, capital), moments, every = packed
+        (settings, *rest), baseline, ranker, (sessions, total, capital), moments, every, *order = packed
         try:
             self.rollout = Rollout(msgspec.convert(settings, RolloutSettings), *rest)
         except msgspec.ValidationError as error:
@@ -248,3 +272,5 @@ class Experiment:
         self.preference.capital = np.frombuffer(capital, "<f8").reshape(self.preference.capital.shape).astype(np.float64)
         self.moments = [Moment(n, Arm(*one), Arm(*other), *more) for n, one, other, *more in moments]
         self._every = every
+        if order:  # snapshots of the time before it have none
+            self.order.unpack(order[0])

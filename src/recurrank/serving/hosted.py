@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+from msgspec import structs
 
 from recurrank._arrays import Ints
 from recurrank.catalogue import Catalogue
@@ -19,7 +20,7 @@ from recurrank.rankers.engines.propensity import certain
 from recurrank.rankers.ranker import Ranker
 from recurrank.serving import rounds
 from recurrank.serving.asked import Asked
-from recurrank.serving.assigning import checked_baseline, compose
+from recurrank.serving.assigning import Baseline, allowed, checked_baseline, compose
 from recurrank.serving.chances import Chances
 from recurrank.serving.events import Event, Kind, names_in, pack_slates
 from recurrank.serving.experiment import Rollout
@@ -171,16 +172,13 @@ class HostedRanker:
         subject = None if asked is None else asked.subject
         if mode.full:
             return self._beside(self.draw(asked), Trial(subject) if subject is not None else None, changed)
-        arm = mode.arm(self.stored.name, subject, slate)
-        wanted = asked or Asked()
-        baseline = checked_baseline(wanted.baseline, mode.settings.mode, self._least(wanted))
+        name = self.stored.name
+        arm, trial, wanted = mode.arm(name, subject, slate), Trial(subject, unit=mode.unit(name, subject)), asked or Asked()
+        baseline = self._allowed(wanted, checked_baseline(wanted.baseline, mode.settings.mode))
         if arm == "ranker":
-            return self._beside(self.draw(asked), Trial(subject, "ranker"), changed)
-        if arm == "baseline" and mode.settings.mode != "shadow":
-            return self._beside(self.foreign(wanted, baseline), Trial(subject, "baseline"), changed)
-        names, trial = compose(
-            arm, subject, baseline, lambda: self.would_show(asked), mode.settings.mode == "shadow", self._drafts
-        )
+            return self._beside(self.draw(asked), structs.replace(trial, arm=arm), changed)
+        shadow = mode.settings.mode == "shadow"
+        names, trial = compose(arm, trial, baseline, lambda: self.would_show(asked), shadow, self._drafts)
         return self._beside(self.foreign(wanted, names), trial, changed)
 
     @staticmethod
@@ -188,9 +186,10 @@ class HostedRanker:
         payload = drawn.payload if trial is None else attach(drawn.payload, trial)
         return Drawn(payload, drawn.version, changed, drawn.names)  # several times as fast as _replace()
 
-    def _least(self, asked: Asked) -> int:
-        """How many items a baseline needs."""
-        return self.spec.positions
+    def _allowed(self, asked: Asked, baseline: Sequence[str]) -> Baseline:
+        """What may be shown of a baseline; the same is asked of it whichever order is shown then."""
+        self._check_plain(asked)
+        return allowed(baseline, self.spec.positions, self.index)
 
     @functools.cached_property
     def index(self) -> dict[str, int]:
@@ -199,8 +198,7 @@ class HostedRanker:
 
     def foreign(self, asked: Asked, names: Sequence[str]) -> Drawn:
         """A slate of items that somebody else has put into order; ValueError for one that is not in the catalogue."""
-        self._check_plain(asked)
-        index, shown = self.index, list(names[: self.spec.positions])
+        index, shown = self.index, list(names)
         try:
             items = [index[name] for name in shown]
         except KeyError as error:

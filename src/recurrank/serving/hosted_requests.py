@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,9 +12,10 @@ import numpy as np
 from recurrank._arrays import Ints
 from recurrank.catalogue import Catalogue
 from recurrank.rankers.ranker import Ranker
-from recurrank.rankers.request import Answered
+from recurrank.rankers.request import Answered, rules
 from recurrank.rankers.request_ranker import RequestRanker
 from recurrank.serving.asked import Asked, PackedRows, packed, packed_rows
+from recurrank.serving.assigning import Baseline, allowed
 from recurrank.serving.chances import Chances
 from recurrank.serving.changes import NO_RULES, Stocked
 from recurrank.serving.events import ShownRequest, pack_request
@@ -63,19 +64,22 @@ class HostedRequestRanker(HostedStock):
         known = self.stocked
         return known.rules == NO_RULES and len(known.stock) >= self.spec.positions and not self._view.context
 
-    def _least(self, asked: Asked) -> int:
-        most = self.spec.positions if asked.positions is None else asked.positions
-        return min(most, asked.count(len(self.stocked.stock)))
+    def _allowed(self, asked: Asked, baseline: Sequence[str]) -> Baseline:
+        known = self.stocked
+        ruled, stock = asked.under(known, self.spec.positions), known.stock
+        most = self.spec.positions if ruled.positions is None else ruled.positions
+        here: Container[Any] = stock.index if ruled.candidates is None else set(ruled.candidates)
+        if not ruled.exclude and not ruled.pin:
+            return allowed(baseline, min(most, ruled.count(len(stock))), here)
+        names: Sequence[Any] = ruled.candidates or [stock.names[place] for place in stock.alive.tolist()]
+        size = rules(names, ruled.exclude, ruled.pin, most).size
+        return allowed(baseline, size, here, ruled.pin, set(ruled.exclude))
 
     def foreign(self, asked: Asked, names: Sequence[str]) -> Drawn:
         with self._drawing:
-            known, most = self.stocked, self._least(asked)
-            pins = dict(enumerate(names[:most]))
-            wanted = asked._replace(exclude=(), pin=pins, positions=most, explore=0.0)
-            try:
-                shown = self._answered(wanted, known)
-            except ValueError as error:
-                raise ValueError(f"baseline: {error}" if str(error).startswith("pin") else str(error)) from error
+            known = self.stocked
+            wanted = asked._replace(exclude=(), pin=dict(enumerate(names)), positions=len(names), explore=0.0)
+            shown = self._answered(wanted, known)
             return Drawn(packed(shown, foreign=True), self._version, known.seq, shown.names)
 
     def would_show(self, asked: Asked | None) -> list[str]:

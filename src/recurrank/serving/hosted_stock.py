@@ -17,6 +17,7 @@ from recurrank.rankers.request_ranker import RequestRanker
 from recurrank.rankers.restocking import Restocking
 from recurrank.rankers.stock import Stock
 from recurrank.serving.asked import Asked
+from recurrank.serving.assigning import Baseline, allowed
 from recurrank.serving.chances import Chances
 from recurrank.serving.changes import KEEP, Stocked
 from recurrank.serving.events import Event, Kind
@@ -77,9 +78,12 @@ class HostedStock(HostedRanker):
 
     # ------------------------------------------------------------------------------------------------ slates
 
-    def foreign(self, asked: Asked, names: Sequence[str]) -> Drawn:
+    def _allowed(self, asked: Asked, baseline: Sequence[str]) -> Baseline:
         self._check_plain(asked)
-        stock, shown = self.stocked.stock, list(names[: self.spec.positions])
+        return allowed(baseline, self.spec.positions, self.stocked.stock.index)
+
+    def foreign(self, asked: Asked, names: Sequence[str]) -> Drawn:
+        stock, shown = self.stocked.stock, list(names)
         try:
             items = [stock.index[name] for name in shown]
         except KeyError as error:

@@ -229,10 +229,11 @@ class Service:
             self._catch_up(hosted)
         raise _restless(name)
 
-    def set_rollout(self, name: str, change: Callable[[Rollout], RolloutSettings]) -> Rollout:
-        """Set a ranker's mode to what ``change`` makes of the present one, durably; a brake that has stopped it is released.
+    def set_rollout(self, name: str, change: Callable[[Rollout], RolloutSettings], release: bool = False) -> Rollout:
+        """Set a ranker's mode to what ``change`` makes of the present one, durably.
 
-        Once this returns every server draws slates in this mode. What is so already is left as it is.
+        Once this returns every server draws slates in this mode. A change releases a brake that has stopped the ranker; what is
+        so already is left as it is, a stop included, unless it is to ``release`` that.
         """
         hosted = self.registry.sound(name)
         for _ in range(CHANGED):
@@ -240,7 +241,7 @@ class Service:
                 self._catch_up(hosted)
             known, after = hosted.mode, hosted.changed
             settings = change(known)
-            if settings == known.settings and known.stopped is None:
+            if settings == known.settings and not (release and known.stopped is not None):
                 return known
             if seq := self._change(hosted, Kind.ROLLOUT, turned(settings), after):
                 hosted.take_changes([Event(seq, hosted.stored.number, int(Kind.ROLLOUT), 0, b"", turned(settings), 0.0)])
@@ -250,7 +251,7 @@ class Service:
 
     def release(self, name: str) -> Rollout:
         """Let a ranker that the brake has stopped go on, with a new comparison. One that was not stopped stays as it is."""
-        return self.set_rollout(name, lambda known: known.settings)
+        return self.set_rollout(name, lambda known: known.settings, release=True)
 
     def stocked(self, name: str) -> Stocked:
         """The items and rules of a ranker, as they are now. Conflict for one whose items stay as they are."""

@@ -29,6 +29,7 @@ class Trial(msgspec.Struct, array_like=True, frozen=True):
         credit: of interleaved slates, how probable it is that the ranker contributed the item at each position.
         salt: random, where there is a subject; where the subject was erased, a digest of both, which stands for them.
         names: the ids of what it shows, where items have come or gone, so that an index may have been another item's.
+        unit: of the subject, in an experiment: each is compared once. It stays when the subject is erased.
 
     """
 
@@ -38,6 +39,7 @@ class Trial(msgspec.Struct, array_like=True, frozen=True):
     credit: list[int | float] | None = None
     salt: bytes | None = None
     names: list[str] | None = None
+    unit: int | None = None
 
     @property
     def foreign(self) -> bool:
@@ -49,9 +51,11 @@ _encode, _unpack = msgspec.msgpack.Encoder().encode, msgspec.msgpack.Decoder(Tri
 
 
 def _pack(trial: Trial) -> bytes:
-    """Without names where there are none, as older versions wrote it: links of the chain are made of these bytes."""
-    fields = [trial.subject, trial.arm, trial.would_show, trial.credit, trial.salt]
-    return _encode(fields if trial.names is None else [*fields, trial.names])
+    """Without last fields that say nothing, as older versions wrote it: links of the chain are made of these bytes."""
+    fields = [trial.subject, trial.arm, trial.would_show, trial.credit, trial.salt, trial.names, trial.unit]
+    if trial.unit is None:
+        fields = fields[: 5 if trial.names is None else 6]
+    return _encode(fields)
 
 
 def attach(slate: bytes, trial: Trial) -> bytes:

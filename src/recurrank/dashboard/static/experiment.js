@@ -57,6 +57,7 @@ export function experiment(now) {
   say(byId("experiment-verdict"), known.mode === "full" ? "everybody gets the ranker" : known.mode === "shadow" ? "everybody gets the baseline" : verdict);
   say(byId("experiment-difference"), known.low === null ? "–" : `${signed(known.difference)} (${signed(known.low)} to ${signed(known.high)})`);
   say(byId("experiment-credit"), known.interleaved.slates ? `${signed(known.interleaved.credit)} over ${count(known.interleaved.slates)} slates, p = ${known.interleaved.p_value.toPrecision(2)}` : "–");
+  say(byId("experiment-waiting"), count(known.waiting));
   if (!touched) {
     byId("experiment-mode").value = known.mode;
     byId("experiment-share").value = String(100 * known.share);

@@ -56,7 +56,8 @@ class ExperimentStatus(Struct):
     ``low`` and ``high`` enclose the ranker's clicks per slate minus the baseline's, at all times with probability 1 - alpha.
     ``stopped`` is why the brake has gone back to the baseline; it stays there until it is released. ``version`` is the event
     since which the mode holds, ``since`` the one that the comparison began with. ``share_now`` is below ``share`` while a ramp
-    (``budget``) grows; each of its steps begins a new comparison, with its part of alpha.
+    (``budget``) grows; each of its steps begins a new comparison, with its part of alpha. ``waiting`` are slates that count
+    when they and all earlier ones have been answered or their windows have closed. Each subject counts once.
     """
 
     name: str
@@ -79,4 +80,5 @@ class ExperimentStatus(Struct):
     p_value: float | None
     brake_p_value: float | None
     interleaved: InterleavedStatus
+    waiting: int
     history: list[ExperimentMoment]
