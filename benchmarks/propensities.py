@@ -69,6 +69,7 @@ def drawer(ranker: rr.Ranker) -> Any:
                 code = code * ITEMS + drawn.slate.items[k]
             if count[code] == 0:
                 call(drawing.tell)
+                call(drawing.tell_given)
                 joint[code] = drawn.joint[0]
                 marginal[code], given[code] = drawn.marginal, drawn.given
             count[code] += 1

@@ -243,6 +243,47 @@ def test_what_a_factory_makes_is_told_apart_though_two_processes_compiled_it(tmp
     assert call("first", "second") == right
 
 
+IMPLEMENTATION = """
+from numba.extending import overload
+from recurrank._compiled import PART
+from names import double
+
+@overload(double, jit_options=PART, strict=False)
+def _double(value):
+    return lambda value: 2 * value
+"""
+DOUBLED = """
+import sys
+from importlib import import_module
+from recurrank import hot
+from recurrank._compiled import loop
+from names import double
+import_module(sys.argv[1])
+
+@loop
+def twice(value):
+    return double(value)
+
+print(twice(4.0), twice.stats.cache_hits)
+"""
+
+
+def test_machine_code_of_a_version_with_other_modules_is_compiled_anew(tmp_path):
+    """An upgrade may move code that compiled functions contain; what is on disk then names a module that has gone."""
+    (tmp_path / "names.py").write_text("def double(value): ...")
+    (tmp_path / "old.py").write_text(IMPLEMENTATION)
+    (tmp_path / "own.py").write_text(DOUBLED)
+
+    def call(module):
+        command = [sys.executable, "own.py", module]
+        return subprocess.run(command, capture_output=True, text=True, timeout=300, cwd=tmp_path, check=True).stdout.split()
+
+    assert call("old") == ["8.0", "Counter()"]
+    assert call("old")[0] == "8.0"
+    (tmp_path / "old.py").rename(tmp_path / "new.py")
+    assert call("new") == ["8.0", "Counter()"]
+
+
 def states_of_one_name() -> list[type[Any]]:
     def made(sign):
         class State(NamedTuple):

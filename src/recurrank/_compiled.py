@@ -17,6 +17,7 @@ import inspect
 import itertools
 import logging
 import os
+import pickle
 import re
 import shutil
 import sys
@@ -47,7 +48,7 @@ PART: Any = {**_IN_PLACE, **_NO_WAY_IN}
 
 register()
 
-_FORM = "7"
+_FORM = "8"
 """numba's options for what is cached on disk."""
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -196,7 +197,10 @@ class _CodeCache(_FunctionCache):  # type: ignore[misc]
 
     def _load_overload(self, sig: Any, target_context: Any) -> Any:
         """Load; classes of a script come back as copies of themselves, which no argument has."""
-        found = super()._load_overload(sig, target_context)
+        try:
+            found = super()._load_overload(sig, target_context)
+        except (ImportError, AttributeError, EOFError, pickle.UnpicklingError):  # torn, or of a version with other modules
+            return None
         if found is None or tuple(found.signature.args) == tuple(sig):
             return found
         found.fndesc.argtypes = tuple(sig)

@@ -62,6 +62,7 @@ def probabilities(ranker: rr.Ranker) -> tuple[dict, np.ndarray, dict]:
         asked.slate.items[:], asked.slate.marks[:] = items, -1
         once(calls.recall)
         once(calls.tell)
+        once(calls.tell_given)
         joint[items], given[items] = float(asked.joint[0]), asked.given.copy()
         for k, item in enumerate(items):
             marginals[k, item] = asked.marginal[k]

@@ -9,7 +9,6 @@ from numpy.typing import ArrayLike
 
 from recurrank.catalogue import Catalogue
 from recurrank.rankers import documents as documents
-from recurrank.rankers import overloads as overloads
 from recurrank.rankers.anchored import Anchored as Anchored
 from recurrank.rankers.balanced import Balanced as Balanced
 from recurrank.rankers.batchrank import BatchRank as BatchRank

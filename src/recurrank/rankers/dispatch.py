@@ -1,7 +1,7 @@
 """The functions of an algorithm, for the loops that call them.
 
 A simulation contains those of its ranker: ``rank`` and ``learn`` below find them by the type of the state, Python each time and
-numba once, when it compiles the loop (``overloads.py``). All other loops are compiled once for all algorithms. They call these
+numba once, when it compiles the loop. All other loops are compiled once for all algorithms. They call these
 functions by their address, on one state and on the arrays of a round: :class:`Calls`.
 """
 
@@ -13,10 +13,11 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+from numba.extending import overload
 
 from recurrank._addresses import Call, Packed, call
 from recurrank._arrays import Bools, Floats, Ints
-from recurrank._compiled import addressed, interpreted, loop
+from recurrank._compiled import PART, addressed, interpreted, loop
 
 if TYPE_CHECKING:
     from recurrank.rankers.ranker import Ranker
@@ -46,6 +47,18 @@ def learn(state: Any, slate: Buffer, clicks: Bools) -> bool:
     return bool(algorithms[type(state)].compiled_learn(state, slate, clicks))
 
 
+@overload(rank, jit_options=PART, strict=False)
+def _rank(state: Any, rng: Any, slate: Any) -> Any:
+    own = algorithms[state.instance_class].compiled_rank
+    return lambda state, rng, slate: own(state, rng, slate)
+
+
+@overload(learn, jit_options=PART, strict=False)
+def _learn(state: Any, slate: Any, clicks: Any) -> Any:
+    own = algorithms[state.instance_class].compiled_learn
+    return lambda state, slate, clicks: own(state, slate, clicks)
+
+
 class Round(NamedTuple):
     """The arrays that the functions of an algorithm read and write besides its state."""
 
@@ -64,11 +77,12 @@ class Round(NamedTuple):
 
 
 class Drawing(NamedTuple):
-    """How a slate is drawn: what its probabilities depend on is noted, it is ranked, and they are told."""
+    """How a slate is drawn: what its probabilities depend on is noted, it is ranked, they are told, and those given above."""
 
     recall: Any
     rank: Any
     tell: Any
+    tell_given: Any
 
 
 class Folding(NamedTuple):
@@ -104,7 +118,7 @@ class Calls:
 
     @property
     def drawing(self) -> Drawing:
-        return Drawing(self.recall, self.rank, self.tell)
+        return Drawing(self.recall, self.rank, self.tell, self.tell_given)
 
     @property
     def folding(self) -> Folding:
@@ -120,10 +134,13 @@ class Calls:
 
     @functools.cached_property
     def tell(self) -> Any:
-        kind = self._kind
-        if kind.compiled_propensity is None:
-            return self._call(_tells_nothing)
-        return self._call(_tells, kind.compiled_propensity, kind.compiled_conditional)
+        own = self._kind.compiled_propensity
+        return self._call(_tells_nothing) if own is None else self._call(_tells, own)
+
+    @functools.cached_property
+    def tell_given(self) -> Any:
+        own = self._kind.compiled_conditional
+        return self._call(_does_nothing) if self._kind.compiled_propensity is None else self._call(_tells_given, own)
 
     @functools.cached_property
     def learn(self) -> Any:
@@ -166,6 +183,7 @@ def draw(drawing: Drawing) -> None:
     call(drawing.recall)
     call(drawing.rank)
     call(drawing.tell)
+    call(drawing.tell_given)
 
 
 @loop
@@ -225,11 +243,19 @@ def _recalls(own: Any) -> Any:
     return entry
 
 
-def _tells(propensity: Any, conditional: Any) -> Any:
+def _tells(own: Any) -> Any:
     def entry(at: Any) -> int:
-        state, given = at[0].state, at[0].round
-        given.joint[0] = propensity(state, given.before, given.slate, given.marginal)
-        conditional(state, given.slate, given.marginal, given.joint[0], given.given)
+        given = at[0].round
+        given.joint[0] = own(at[0].state, given.before, given.slate, given.marginal)
+        return 0
+
+    return entry
+
+
+def _tells_given(own: Any) -> Any:
+    def entry(at: Any) -> int:
+        given = at[0].round
+        own(at[0].state, given.slate, given.marginal, given.joint[0], given.given)
         return 0
 
     return entry

@@ -54,6 +54,7 @@ def draw(
         if uniform:
             shuffle(rng, slate, catalogue)
         call(drawing.tell)
+        call(drawing.tell_given)
         if share > 0.0:
             mix(drawn, items[i], len(catalogue), share, certain)
         chances.joint[i] = drawn.joint[0]
