@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from recurrank._arrays import Bools, Floats, Ints
-from recurrank._compiled import hot, inner, rare
+from recurrank._compiled import hot, inner, natural, rare
 from recurrank.rankers.ranker import Buffer
 
 LINEAR, LOGISTIC = 0, 1
@@ -109,10 +109,10 @@ def best(score: Floats, count: int, size: int, order: Ints, work: Work | Highest
             work.top[h] = score[h]
         for start in range(heaps, count, heaps):
             for h in range(min(heaps, count - start)):
-                work.top[h] = max(work.top[h], score[start + h])
+                work.top[h] = max(work.top[h], score[natural(start + h)])
         for h in range(heaps):
-            if _above(work.top, heaps, h) == size - 1:
-                bar = work.top[h]
+            if _reaching(work.top, heaps, work.top[h]) >= size:
+                bar = max(bar, work.top[h])
     held = 0
     for i in range(count):
         work.kept[held] = i
@@ -128,13 +128,23 @@ def best(score: Floats, count: int, size: int, order: Ints, work: Work | Highest
 
 
 @inner
+def _reaching(values: Floats, count: int, bar: float) -> int:
+    """How many of the values are at least this high."""
+    found = 0
+    for j in range(count):
+        found += values[j] >= bar
+    return found
+
+
+@inner
 def _above(values: Floats, count: int, h: int) -> int:
-    """How many of the values are above the one at ``h``, earlier ones also where they are equal."""
+    """How many of the values are above the one at ``h``, earlier ones also where they are equal.
+
+    One loop from 0, which becomes vector instructions, as two loops around ``h`` do not.
+    """
     value, above = values[h], 0
-    for j in range(h):
-        above += values[j] >= value
-    for j in range(h + 1, count):
-        above += values[j] > value
+    for j in range(count):
+        above += (values[j] > value) | ((values[j] == value) & (j < h))
     return above
 
 

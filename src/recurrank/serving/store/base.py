@@ -99,7 +99,7 @@ class Store(abc.ABC):
         Without ``wait``, :class:`Locked` where another transaction would have to be waited for.
         """
         with self.transaction(wait) as t:
-            rows = self.rows(t, {o.slate for o in operations if isinstance(o, Serve | Report)})
+            rows = self.rows(t, {o.slate for o in operations if isinstance(o, (Serve, Report))})
             expiring = self.rows_served(t, {place for o in operations if isinstance(o, Expire) for place in o.served})
             rows |= {row.slate: row for row in expiring}
             ids = {row.served: row.slate for row in expiring}
