@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
-from array import array
+import operator
 from collections.abc import Iterable, Sequence
 
 import numpy as np
@@ -77,14 +77,14 @@ class Stock(Catalogue):
         """The indices of items; ValueError for a name that is unknown or repeated."""
         asked = names if type(names) is list else listed(field, names)
         try:
-            found = list(map(self.index.__getitem__, asked))
+            found = operator.itemgetter(*asked)(self.index) if len(asked) > 1 else [self.index[name] for name in asked]
         except KeyError:
             distinct(field, asked)
             place, name = next((place, name) for place, name in enumerate(asked) if name not in self.index)
             raise ValueError(f"{field}[{place}]: {name!r} is not an item of the catalogue") from None
         if len(set(found)) < len(found):
             distinct(field, asked)
-        return np.frombuffer(array("q", found), np.int64)  # several times as fast as np.array
+        return np.fromiter(found, np.int64, len(found))  # faster than np.array
 
     def added(self, ids: Sequence[Name], features: ArrayLike) -> Stock:
         """With new items; ValueError if one is there already."""
