@@ -14,6 +14,7 @@ Bools = NDArray[np.bool_]
 Features = NDArray[np.floating[Any]]
 
 LARGEST_COUNT = 10**15
+_NUMBERS = (int, float, np.integer, np.floating)
 
 
 def as_array(name: str, values: ArrayLike) -> Floats:
@@ -26,7 +27,7 @@ def as_array(name: str, values: ArrayLike) -> Floats:
 
 def as_number(name: str, value: object) -> float:
     """A number; NaN and infinities are left to the caller's own limits."""
-    if isinstance(value, bool) or not isinstance(value, int | float | np.integer | np.floating):
+    if isinstance(value, bool) or not isinstance(value, _NUMBERS):
         raise ValueError(f"{name}: {value!r} is not a number")
     try:
         return float(value)

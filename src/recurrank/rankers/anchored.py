@@ -41,7 +41,7 @@ from numpy.typing import ArrayLike
 from recurrank._arrays import Floats, Ints
 from recurrank.catalogue import Catalogue
 from recurrank.catalogue.rows import one_thread
-from recurrank.rankers.engines.anchored_requests import Recall, Room, answer
+from recurrank.rankers.engines.anchored_requests import NOTHING, Recall, Room, answer
 from recurrank.rankers.engines.anchored_rounds import (
     AGAIN,
     ANSWERS,
@@ -209,16 +209,22 @@ class Anchored(RequestRanker):
         if self._ranked_by is None:
             self._ranked_by, self._recall = self._vectors(), None
         vectors, state, marginal = self._ranked_by, self.state, np.empty(len(slots))
-        if self._recall is None or self._recall.features is not features:
-            of_catalogue = features is self.catalogue.features
-            self._recall = Recall.of(features, len(vectors), REMEMBERED if of_catalogue else 0)
+        recalled = self._recalled(features, vectors)
         if self._room is None or self._room.scores.shape[0] != len(vectors) or self._room.scores.shape[1] < len(rows):
             self._room = Room.of(2 * len(rows), len(vectors), self.width, self.positions)
         done, paid, cost, joint = answer(
             features, rows, slots, vectors, state.worth, state.numbers[CONSTANT], LINKS.index(self.link), account, share, drawn,
-            self._recall.table, self._recall.known, *self._room, chosen, marginal,
+            recalled.table, recalled.known, *self._room, chosen, marginal,
         )  # fmt: skip
         return Choice(chosen, done, marginal, joint), paid, cost
+
+    def _recalled(self, features: Floats, vectors: Floats) -> Recall:
+        """What is known of these items' scores; nothing, where they are not the catalogue's."""
+        if features is not self.catalogue.features:
+            return NOTHING
+        if self._recall is None or self._recall.features is not features:
+            self._recall = Recall.of(features, len(vectors), REMEMBERED)
+        return self._recall
 
     @one_thread()
     def plan(self) -> None:

@@ -293,8 +293,9 @@ class RequestRanker(Ranker):
         """What is shown from now on may be chosen by another (a roll-out has changed its mode): estimate soon, and often."""
 
     def _settle(self) -> None:
-        self.decisions += self.due
-        super()._settle()
+        if self.due:
+            self.decisions += 1
+            super()._settle()
 
     @property
     def width(self) -> int:

@@ -36,6 +36,10 @@ class Recall(NamedTuple):
         return Recall(features, np.empty((items, vectors)), np.zeros(items, np.bool_))
 
 
+NOTHING = Recall.of(np.zeros((0, 0)), 0, 0)
+"""Of candidates that a request has brought with it."""
+
+
 class Room(NamedTuple):
     """Room for requests of up to n candidates, V vectors, K positions; nothing of it is remembered."""
 
