@@ -15,7 +15,7 @@ import recurrank as rr
 from recurrank.rankers import request_ranker
 from recurrank.rankers.contextual import BASELINES
 from recurrank.rankers.engines import anchoring
-from recurrank.rankers.engines.anchored_requests import GIVEN
+from recurrank.rankers.engines.anchored_requests import GIVEN, answer
 from recurrank.rankers.request import RequestSlate, rules
 from recurrank.seeds import stream
 
@@ -340,6 +340,15 @@ def test_scores_of_items_are_remembered_only_while_they_hold(shop, points):
         by_id.learn(slate, rng.random(K) < 0.3)
         if turn % 7 == 0:
             by_id.update(some[:2], rng.standard_normal((2, D)))
+
+
+def test_read_only_features_compile_nothing_anew(points):
+    """Such as those that the service reads from a body."""
+    ranker = rr.Anchored(dim=D, positions=K, seed=0)
+    ranker.rank(points)
+    before = len(answer.overloads)
+    ranker.rank(np.frombuffer(points.tobytes()).reshape(points.shape))
+    assert len(answer.overloads) == before
 
 
 def test_features_whose_scores_overflow_are_ranked_last():

@@ -183,7 +183,7 @@ def as_rows(features: ArrayLike, dim: int) -> Floats:
     if not np.isfinite(rows).all():
         row, column = np.argwhere(~np.isfinite(rows))[0]
         raise ValueError(f"features[{row}, {column}]: {rows[row, column]} is not a finite number")
-    return rows
+    return rows if rows.flags.writeable else rows.copy()  # for read-only arrays numba would compile everything again
 
 
 def as_context(context: ArrayLike | None, size: int) -> Floats:
