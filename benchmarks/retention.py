@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import gc
+import glob
 import json
 import multiprocessing
 import os
@@ -118,7 +119,8 @@ class Watch:
         self._thread.start()
 
     def _look(self) -> Sizes:
-        archive = sum(map(_megabytes, (self._folder / "archive").rglob("*.parquet")))
+        parts = glob.glob("archive/**/*.parquet", root_dir=self._folder, recursive=True)  # some folders there come and go
+        archive = sum(_megabytes(self._folder / part) for part in parts)
         worker = sum(map(_memory, _workers(self._process)))
         events = self._store.head().seq - self._store.floor().seq
         file, wal = self._folder / "log.db", self._folder / "log.db-wal"
