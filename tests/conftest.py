@@ -85,6 +85,15 @@ def server_log(tmp_path_factory):
     assert not SECRET.search(path.read_text(encoding="utf-8")), "a key was written to the log"
 
 
+@pytest.fixture(scope="session", autouse=True)
+def forking_process():
+    """What forks processes for tests ends with them."""
+    yield
+    from tests import prepared
+
+    prepared.end()
+
+
 @pytest.fixture
 def problem():
     return rr.synthetic(items=40, dim=4, seed=3)

@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 
 from distributed import Client
+from tests import prepared
 
 PYTHON = [sys.executable, "-W", "ignore"]
 
@@ -18,7 +19,7 @@ class Cluster:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.processes: list[subprocess.Popen] = []
+        self.processes: list[prepared.Process | subprocess.Popen[bytes]] = []
 
     def __enter__(self) -> Cluster:
         file = self.folder / "scheduler.json"
@@ -40,7 +41,7 @@ class Cluster:
     def _start(self, what: str, *arguments: str) -> None:
         log = open(self.folder / f"{what}{len(self.processes)}.log", "wb")  # noqa: SIM115  (the process has it)
         command = [*PYTHON, "-m", f"distributed.cli.dask_{what}", *arguments]
-        self.processes.append(subprocess.Popen(command, stdout=log, stderr=log, cwd=self.folder))
+        self.processes.append(prepared.start(command, stdout=log, stderr=log, cwd=self.folder))
         log.close()
 
     def _until(self, condition) -> None:

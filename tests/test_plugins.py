@@ -10,6 +10,7 @@ from pathlib import Path
 
 import httpx
 import pytest
+from tests import prepared
 from tests.dask_cluster import Cluster
 from tests.serving.running import serving
 
@@ -39,9 +40,8 @@ def edit(file, before, after):
 
 
 def call(*arguments, **settings):
-    return subprocess.run(
-        [sys.executable, "-m", "recurrank", *map(str, arguments)], capture_output=True, text=True, timeout=300, **settings
-    )
+    command = [sys.executable, "-m", "recurrank", *map(str, arguments)]
+    return prepared.run(command, capture_output=True, text=True, timeout=300, **settings)
 
 
 def said(done):

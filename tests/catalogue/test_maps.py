@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tests import prepared
 
 import recurrank as rr
 from recurrank.catalogue.ids import Names, digest_of
@@ -339,6 +340,9 @@ for work in works:
 """
 
 
+LOADED = ("recurrank.catalogue", "recurrank.catalogue.parquet", "recurrank.design", "recurrank.rankers")
+"""What these scripts import."""
+
 TRUNCATED_NAMES = """
 import os, recurrank as rr
 catalogue = rr.Catalogue.open({path!r})
@@ -354,14 +358,15 @@ for work in (lambda: catalogue.ids[7], lambda: list(catalogue.ids), lambda: cata
 def test_a_map_truncated_behind_our_back_is_no_crash(tmp_path):
     path = tmp_path / "x.npy"
     np.save(path, np.random.default_rng(0).standard_normal((200_000, 8)).astype(np.float32))
-    out = subprocess.run([sys.executable, "-c", TRUNCATED.format(path=str(path))], capture_output=True, text=True, timeout=120)
+    numbers = TRUNCATED.format(path=str(path))
+    out = prepared.run([sys.executable, "-c", numbers], capture_output=True, text=True, load=LOADED)
     assert out.returncode == 0, out.stderr
     lines = out.stdout.splitlines()
     assert len(lines) == 4
     pq.write_table(listed(), tmp_path / "y.parquet")
     rr.Catalogue.open(tmp_path / "y.parquet")
     names = TRUNCATED_NAMES.format(path=str(tmp_path / "y.parquet.map"))
-    out = subprocess.run([sys.executable, "-c", names], capture_output=True, text=True, timeout=120)
+    out = prepared.run([sys.executable, "-c", names], capture_output=True, text=True, load=LOADED)
     assert out.returncode == 0, out.stderr
     assert [line.split(": ")[1] for line in out.stdout.splitlines()] == [
         "0 bytes are left of the 14,890 when it was opened; restore the file"
@@ -383,9 +388,8 @@ print("finished", flush=True)
 
 def converting(path, pause=0.0, **options):
     script = CONVERT.format(path=str(path), pause=pause)
-    return subprocess.Popen(
-        [sys.executable, "-c", script], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **options
-    )
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    return prepared.start([sys.executable, "-c", script], load=LOADED, **pipes, **options)
 
 
 @pytest.mark.parametrize("torn", ["", "features.npy", "ids", "ids.npy"])

@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 import os
 import sqlite3
-import subprocess
 import sys
 import time
 
 import pytest
+from tests import prepared
 from tests.serving.growing import Running
 
 from recurrank.serving.auth import create, open_keys
@@ -18,9 +18,8 @@ from recurrank.serving.store.sqlite import MIGRATIONS
 
 
 def doctor(*arguments: str) -> tuple[int, dict[str, tuple[str, str]]]:
-    done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-m", "recurrank", "doctor", "--json", *arguments], capture_output=True, text=True
-    )
+    command = [sys.executable, "-W", "ignore", "-m", "recurrank", "doctor", "--json", *arguments]
+    done = prepared.run(command, capture_output=True, text=True)
     assert done.stderr == ""
     return done.returncode, {one["name"]: (one["verdict"], one["detail"]) for one in json.loads(done.stdout)}
 

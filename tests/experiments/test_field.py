@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
 import sys
 
 import numpy as np
 import pytest
 from click.testing import CliRunner
 from scipy.stats import rankdata
+from tests import prepared
 from tests.dask_cluster import Cluster
 
 from recurrank.cli import group, main
@@ -155,7 +155,7 @@ def test_a_ranker_that_fails_is_marked_and_the_others_go_on(tmp_path):
     (tmp_path / "broken.py").write_text(BROKEN)
     arguments = [sys.executable, "-m", "recurrank", "field", "--plugin", str(tmp_path / "broken.py"), "--quick", "--jobs", "2"]
     arguments += ["--families", "queries", "--rankers", "random,broken-plain,epsilon-greedy", "--out", str(tmp_path / "out")]
-    done = subprocess.run([*arguments, "--json"], capture_output=True, text=True, timeout=300)
+    done = prepared.run([*arguments, "--json"], capture_output=True, text=True, timeout=300)
     assert done.returncode == 1
     rows = json.loads(done.stdout)
     assert [(row["ranker"], row["rank"]) for row in rows] == [("epsilon-greedy", 1), ("random", 2), ("broken-plain", None)]
@@ -164,7 +164,7 @@ def test_a_ranker_that_fails_is_marked_and_the_others_go_on(tmp_path):
     assert f"queries: broken-plain failed: {rows[2]['failed']}" in done.stderr.splitlines()
     assert "failed: " in (tmp_path / "out" / "field.html").read_text()
     (tmp_path / "broken.py").write_text(BROKEN.replace("== 10", "== 11"))
-    again = subprocess.run([*arguments, "--json"], capture_output=True, text=True, timeout=300)
+    again = prepared.run([*arguments, "--json"], capture_output=True, text=True, timeout=300)
     assert again.returncode == 0
     assert [row["seconds"] for row in json.loads(again.stdout) if row["ranker"] == "random"] == [rows[1]["seconds"]]
     assert "12 of 18 runs were finished before" in again.stderr
@@ -185,7 +185,7 @@ def test_a_dask_cluster_gives_the_same_tables_and_a_users_ranker_is_in_them(tmp_
     arguments = [sys.executable, *arguments, "--quick", "--runs", "1", "--rounds", "50", "--rankers", "random,mine", "--json"]
     with Cluster(tmp_path) as cluster:
         done = [
-            subprocess.run([*arguments, *where], capture_output=True, text=True, timeout=300)
+            prepared.run([*arguments, *where], capture_output=True, text=True, timeout=300)
             for where in (["--engine", f"dask:{cluster.address}"], ["--jobs", "1"])
         ]
     assert [one.returncode for one in done] == [0, 0], done[0].stderr

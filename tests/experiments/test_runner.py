@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 
 import pytest
+from tests import prepared
 from tests.dask_cluster import Cluster
 from tests.experiments.made import made_result
 
@@ -169,15 +170,10 @@ def test_a_run_that_cannot_start_leaves_no_folder(tmp_path):
     assert not (tmp_path / "new").exists()
 
 
-def started(folder: Path, *arguments: str) -> subprocess.Popen:
+def started(folder: Path, *arguments: str) -> prepared.Process:
     command = [*PYTHON, "-m", "recurrank", "paper", "--environments", "position", "--rankers", "recurrank,random", "--out"]
     command += [str(folder), *arguments]
-
-    def listen() -> None:  # who runs the tests in the background may have Ctrl-C ignored, and children inherit that
-        signal.signal(signal.SIGINT, signal.SIG_DFL)
-
-    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-    return subprocess.Popen(command, start_new_session=True, preexec_fn=listen, **pipes)
+    return prepared.start(command, session=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])

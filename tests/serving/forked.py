@@ -11,6 +11,8 @@ import sys
 import threading
 from collections.abc import Iterator
 
+from tests import prepared
+
 FORKING = """
 for line in sys.stdin:
     server = os.fork()
@@ -26,7 +28,9 @@ for line in sys.stdin:
 def forking(script: str) -> Iterator[subprocess.Popen]:
     """The process that makes servers."""
     command = [sys.executable, "-c", script + FORKING]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+    with prepared.start(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, load=prepared.SERVICE
+    ) as process:
         yield process
         process.stdin.close()
         assert process.wait(timeout=60) == 0

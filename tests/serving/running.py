@@ -14,6 +14,7 @@ import time
 import httpx
 import numpy as np
 import uvicorn
+from tests import prepared
 
 from recurrank.client import Client
 
@@ -65,9 +66,13 @@ class Drained:
 
 
 @contextlib.contextmanager
-def serving(*arguments: str, ready: bool = True, **environment: str):
-    """A server process and its address; by default once its rankers are restored: it listens before that."""
-    process = subprocess.Popen(
+def serving(*arguments: str, ready: bool = True, fresh: bool = False, **environment: str):
+    """A server process and its address; by default once its rankers are restored: it listens before that.
+
+    It is forked from a process that has loaded everything, unless it shall be ``fresh``.
+    """
+    start = subprocess.Popen if fresh else prepared.start
+    process = start(
         [*COMMAND, *arguments],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

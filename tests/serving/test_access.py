@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import socket
-import subprocess
 import sys
 import time
 from pathlib import Path
@@ -14,6 +13,7 @@ import httpx
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests import prepared
 from tests.dashboard.running import Server, ranker
 from tests.serving.running import serving, until
 
@@ -240,7 +240,7 @@ def test_a_process_whose_only_key_is_revoked(tmp_path):
         address = url.replace("0.0.0.0", "127.0.0.1")
         with httpx.Client(base_url=address) as http:
             assert http.get("/v1/rankers").status_code == 401
-            subprocess.run(
+            prepared.run(
                 [sys.executable, "-m", "recurrank", "keys", "revoke", "shop", "--store", store], check=True, capture_output=True
             )
             until(lambda: http.get("/readyz").status_code == 503)

@@ -16,6 +16,7 @@ from collections import Counter
 import httpx
 import numpy as np
 import pytest
+from tests import prepared
 from tests.serving.running import ITEMS, serving, until, use
 
 from recurrank.client import AsyncClient, Client, ServiceError
@@ -29,7 +30,7 @@ def sound(address: str, name: str = "films") -> dict[str, int]:
     """Check a store that nobody uses: the log is whole and gives the state. What was counted."""
     log = [sys.executable, "-W", "ignore", "-m", "recurrank", "log"]
     for command in ("verify", "replay"):
-        done = subprocess.run([*log, command, "--store", address], capture_output=True, text=True, check=False, timeout=120)
+        done = prepared.run([*log, command, "--store", address], capture_output=True, text=True, timeout=120)
         assert done.returncode == 0, done.stdout + done.stderr
     service = Service(open_store(address), start=False)
     try:

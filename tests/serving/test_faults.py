@@ -5,12 +5,12 @@ from __future__ import annotations
 import contextlib
 import signal
 import sqlite3
-import subprocess
 import sys
 import time
 
 import psycopg
 import pytest
+from tests import prepared
 from tests.serving.running import until as wait_until
 
 import recurrank as rr
@@ -337,7 +337,7 @@ def test_killed_in_the_middle_of_a_migration(address, catalogue, monkeypatch):
     service.close()
     script = MIGRATION.format("recurrank_")
     command = [sys.executable, "-W", "ignore", "-c", MIGRATE, address, script]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    done = prepared.run(command, capture_output=True, text=True, timeout=60, load=prepared.SERVICE)
     *killed, last = map(int, done.stdout.split())
     assert last == 0, done.stderr
     assert len(killed) > 6

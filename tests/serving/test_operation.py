@@ -15,6 +15,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tests import prepared
 from tests.serving.running import ITEMS, serving, use
 
 import recurrank as rr
@@ -24,9 +25,7 @@ RUN = [sys.executable, "-W", "ignore", "-m", "recurrank"]
 
 
 def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess:
-    return subprocess.run(
-        [*RUN, *arguments], capture_output=True, text=True, check=False, timeout=300, env={**os.environ, **environment}
-    )
+    return prepared.run([*RUN, *arguments], capture_output=True, text=True, timeout=300, env={**os.environ, **environment})
 
 
 def test_a_copy_of_a_store_while_its_server_runs(tmp_path):

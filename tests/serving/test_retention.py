@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import sqlite3
-import subprocess
 import sys
 import time
 
 import pyarrow.parquet as pq
 import pytest
+from tests import prepared
 from tests.serving.growing import Running, grown
 
 from recurrank import plugins
@@ -314,7 +314,7 @@ def test_policies():
 
 def test_options_that_do_not_go_together(tmp_path):
     def said(*arguments: str) -> str:
-        done = subprocess.run(
+        done = prepared.run(
             [sys.executable, "-m", "recurrank", "serve", "--store", f"sqlite:///{tmp_path}/x.db", *arguments],
             capture_output=True,
             text=True,

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow.parquet as pq
+from tests import prepared
 from tests.serving.forked import crashed, forking
 
 from recurrank.serving.archive import Archive
@@ -151,7 +152,8 @@ def test_killed_while_a_store_is_brought_up_to_date(tmp_path, soaking):
         for old in tmp_path.glob("log.db*"):
             old.unlink()
         shutil.copy(original, path)
-        process = subprocess.Popen([sys.executable, "-c", code, f"sqlite:///{path}"], stdout=subprocess.PIPE)
+        command = [sys.executable, "-c", code, f"sqlite:///{path}"]
+        process = prepared.start(command, stdout=subprocess.PIPE, load=["recurrank.serving.store"])
         process.stdout.readline()
         time.sleep(float(rng.uniform(0, 0.02)))
         process.kill()

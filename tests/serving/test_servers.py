@@ -6,7 +6,6 @@ import asyncio
 import json
 import re
 import signal
-import subprocess
 import sys
 import threading
 import time
@@ -15,6 +14,7 @@ from collections import Counter
 import httpx
 import numpy as np
 import pytest
+from tests import prepared
 from tests.serving.running import COMMAND, ITEMS, serving, until, use
 
 import recurrank as rr
@@ -28,7 +28,7 @@ from recurrank.serving.store import open_store
 def test_start_use_drain_and_start_again(tmp_path):
     store = f"sqlite:///{tmp_path}/x.db"
     (tmp_path / "recurrank.toml").write_text(f'store = "{store}"\nmax-body = 1\n')
-    with serving("--config", str(tmp_path / "recurrank.toml")) as (process, url), Client(url) as client:
+    with serving("--config", str(tmp_path / "recurrank.toml"), fresh=True) as (process, url), Client(url) as client:
         assert client.create("films", 2, ITEMS, rounds=1000)
         assert not client.create("films", 2, ITEMS, rounds=1000)
         slates = use(client, 20, np.random.default_rng(0))
@@ -105,9 +105,7 @@ def test_the_demo_learns_by_itself():
     ],
 )
 def test_a_server_that_cannot_start_says_so_in_a_line(arguments, says, tmp_path):
-    done = subprocess.run(
-        [*COMMAND, "--store", f"sqlite:///{tmp_path}/x.db", *arguments], capture_output=True, text=True, check=False
-    )
+    done = prepared.run([*COMMAND, "--store", f"sqlite:///{tmp_path}/x.db", *arguments], capture_output=True, text=True)
     assert done.returncode == 2
     assert re.search(says, done.stderr)
     assert done.stderr.count("\n") == 1
@@ -119,7 +117,7 @@ def test_a_port_in_use(tmp_path):
     with serving("--store", f"sqlite:///{tmp_path}/x.db") as (_, url):
         port = url.rpartition(":")[2]
         command = [*COMMAND[:-1], port, "--store", f"sqlite:///{tmp_path}/y.db"]
-        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+        done = prepared.run(command, capture_output=True, text=True, timeout=60)
     assert done.returncode == 2
     assert "give another --port" in json.loads(done.stderr)["why"]
 
@@ -127,7 +125,7 @@ def test_a_port_in_use(tmp_path):
 def test_keys_by_command_are_what_a_server_asks_for(tmp_path):
     store = f"sqlite:///{tmp_path}/x.db"
     keys = [sys.executable, "-m", "recurrank", "keys"]
-    made = subprocess.run(
+    made = prepared.run(
         [*keys, "create", "shop", "--role", "admin", "--store", store, "--json"], capture_output=True, check=True
     )
     secret = json.loads(made.stdout)["secret"]
@@ -136,10 +134,10 @@ def test_keys_by_command_are_what_a_server_asks_for(tmp_path):
             client.rankers()
         with Client(url, secret) as client:
             assert client.rankers() == []
-        listed = subprocess.run([*keys, "list", "--store", store], capture_output=True, check=True, text=True).stdout
+        listed = prepared.run([*keys, "list", "--store", store], capture_output=True, check=True, text=True).stdout
         assert "shop" in listed
         assert secret not in listed
-        subprocess.run([*keys, "revoke", "shop", "--store", store], capture_output=True, check=True)
+        prepared.run([*keys, "revoke", "shop", "--store", store], capture_output=True, check=True)
 
 
 def test_two_servers_on_postgresql_and_one_is_killed(database):
