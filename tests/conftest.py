@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
+import os
+
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, settings
@@ -25,6 +28,7 @@ def pytest_collection_modifyitems(config, items):
         items[:] = [item for item in items if item not in left_out]
     algorithms = set(rr.rankers.names())
     items.sort(key=lambda item: _algorithm(item, algorithms))
+    items[:] = _long_first(items, int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", 1)))
 
 
 def _algorithm(item, algorithms: set[str]) -> str:
@@ -32,6 +36,17 @@ def _algorithm(item, algorithms: set[str]) -> str:
     if not item.nodeid.startswith(("tests/rankers/", "tests/simulation/")) or not hasattr(item, "callspec"):
         return "~"
     return next((value for value in item.callspec.params.values() if isinstance(value, str) and value in algorithms), "~")
+
+
+def _long_first(items, processes: int):
+    """Each process begins with consecutive tests, as many as the others: its share of the long ones stands in front of them."""
+    long = [item for item in items if item.get_closest_marker("long")]
+    rest = iter([item for item in items if not item.get_closest_marker("long")])
+    ordered = []
+    for number in range(processes):
+        share = long[number::processes]
+        ordered += [*share, *itertools.islice(rest, len(items) // processes - len(share))]
+    return [*ordered, *rest]
 
 
 LEFT_OUT = "left out: "

@@ -8,7 +8,6 @@ import sys
 import time
 from pathlib import Path
 
-from distributed import Client
 from tests import prepared
 
 PYTHON = [sys.executable, "-W", "ignore"]
@@ -28,6 +27,8 @@ class Cluster:
         self._until(file.exists)
         for name in ("one", "two"):
             self._start("worker", "--no-nanny", "--nthreads", "1", "--name", name, "--host", "127.0.0.1", *common)
+        from distributed import Client  # takes half a second, and is needed here only
+
         self.address = json.loads(file.read_text())["address"]
         with Client(self.address, set_as_default=False) as client:
             client.wait_for_workers(2, timeout=60)

@@ -119,8 +119,9 @@ def _run(folder: Path, *arguments: str) -> list[str]:
     return done.stdout.split()
 
 
+@pytest.mark.long
 def test_a_change_of_code_that_contributes_compiles_anew_and_no_other(tmp_path):
-    shutil.copytree(Path(recurrank.__file__).parent, tmp_path / "recurrank", ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(Path(recurrank.__file__).parent, tmp_path / "recurrank", ignore=shutil.ignore_patterns("*.nbi", "*.nbc"))
     rankers = tmp_path / "recurrank" / "rankers"
     (rankers / "engine.py").write_text(
         "from recurrank._compiled import hot\nFACTOR = 2.0\n@hot\ndef twice(x):\n    return FACTOR * x\n"
@@ -142,6 +143,7 @@ def test_a_change_of_code_that_contributes_compiles_anew_and_no_other(tmp_path):
     assert _run(tmp_path, *run) == ["13.0", "1"]
 
 
+@pytest.mark.long
 def test_an_edited_ranker_or_click_model_of_the_users_runs_as_it_is_on_disk(tmp_path, monkeypatch):
     monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path / "cache"))
     own, parts = tmp_path / "own.py", tmp_path / "parts.py"

@@ -46,6 +46,7 @@ def test_most_pages_have_an_example():
     assert {"README.md", "engineer.md", "clicks.md", "design.md", "embedding.md", "simulate.md", "theory.md"} <= set(with_code)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("page", TUTORIALS, ids=name_of)
 def test_every_step_of_a_tutorial_works_and_says_what_the_page_says(page, tmp_path, monkeypatch, capfd):
     monkeypatch.chdir(tmp_path)

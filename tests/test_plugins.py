@@ -49,6 +49,7 @@ def said(done):
     return [line for line in done.stderr.splitlines() if line != COMPILING]
 
 
+@pytest.mark.long
 def test_compare_with_several_processes_and_after_an_edit(file, tmp_path):
     arguments = ["compare", "--plugin", file, "--rankers", "most-clicked,random", "--clicks", "in-a-hurry", *SIZE]
     arguments += ["--runs", 2, "--json", "--out", tmp_path / "report"]
@@ -115,6 +116,7 @@ def serve_and_replay(file, algorithm, store):
     return asked
 
 
+@pytest.mark.long
 def test_plain_python(tmp_path):
     """Simulated, compared in two processes, with options and parameters, and served."""
     file = tmp_path / "plain_ideas.py"
@@ -182,6 +184,7 @@ def test_files_that_cannot_be_imported_get_one_line(tmp_path):
         assert Path(name).stem == "json" or Path(name).stem not in sys.modules
 
 
+@pytest.mark.long
 @pytest.mark.filterwarnings("ignore::DeprecationWarning:distributed", "ignore::ResourceWarning")
 def test_workers_of_a_dask_cluster_run_them_and_never_old_code(file, tmp_path):
     arguments = ["compare", "--plugin", file, "--rankers", "most-clicked,random", "--clicks", "in-a-hurry", *SIZE]

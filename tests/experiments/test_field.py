@@ -150,6 +150,7 @@ class Broken:
 '''
 
 
+@pytest.mark.long
 def test_a_ranker_that_fails_is_marked_and_the_others_go_on(tmp_path):
     """In a process of its own, since a plugin stays registered; two processes, so that the error crosses between them."""
     (tmp_path / "broken.py").write_text(BROKEN)

@@ -176,6 +176,7 @@ def started(folder: Path, *arguments: str) -> prepared.Process:
     return prepared.start(command, session=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
 def test_a_run_that_is_stopped_or_killed_goes_on(tmp_path, how):
     """A real process, two workers under it; everybody gets the signal, as from a terminal."""

@@ -19,11 +19,11 @@ BOTH = ["balanced", "recurrank"]
 def play(ranker, attraction, rounds, rng, clicks="position-based"):
     """Rounds under a click model of the items that are there; what was shown."""
     shown = []
+    model = rr.clicks.make(clicks, np.array([attraction.get(item, 0.0) for item in range(max(attraction) + 1)]), K)
     for _ in range(rounds):
         slate = ranker.rank()
         shown.append(slate.items.tolist())
-        model = rr.clicks.make(clicks, np.array([attraction[item] for item in shown[-1]]), K)
-        ranker.learn(slate, model.sample(np.arange(K), rng))
+        ranker.learn(slate, model.sample(slate, rng))
     return shown
 
 

@@ -116,9 +116,11 @@ def test_toprank_meets_again():
 @pytest.mark.parametrize("name", NAMES)
 def test_same_slates(name, number):
     features, positions, model, options = setting(name, number)
-    rounds = 200 if number % 4 else 600
+    rounds = 120 if number % 4 else 400  # half as many again show no branch of a twin that these do not
+    if name == "balanced":
+        rounds = 200 if number % 4 else 600
     if name in ("anchored", "club-cascade", "pb-mhb", "ranked-zooming", "unirank"):
-        rounds //= 3  # its twin takes long, and every branch is taken early
+        rounds //= 2  # its twin takes long, and every branch is taken early
     if name in ("bubblerank", "rank1-elim", "rank1-elim-kl"):
         rounds *= 3
     if name in ("toprank", "batchrank"):

@@ -88,6 +88,7 @@ def test_sigterm_on_a_full_disk(tmp_path):
     assert sound(address)["learned"] == 10
 
 
+@pytest.mark.long
 def test_a_server_that_is_stopped_for_a_while(tmp_path, soaking):
     """SIGSTOP for far longer than the window, with requests on their way; then all are answered and none is late."""
     address, seconds = f"sqlite:///{tmp_path}/x.db", 30 if soaking else 5
@@ -140,6 +141,7 @@ def works(client: Client, slate: str) -> bool:
     return False
 
 
+@pytest.mark.long
 def test_postgresql_is_killed_and_comes_back(own_postgres):
     """Twice, under two servers: 503 while it is away, afterwards everything is there once."""
     address = own_postgres.get_uri()

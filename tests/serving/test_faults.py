@@ -174,6 +174,7 @@ def fresh(address, request, tmp_path):
     return another
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("after", [False, True], ids=["undone", "done but unheard of"])
 def test_whichever_call_of_the_store_fails_once(faults, fresh, catalogue, after, address, soaking):
     """Every n of the scenario: the n-th statement fails, all the rest work, and the end is always the same.

@@ -41,6 +41,7 @@ def api(server):
     return schemathesis.openapi.from_url(f"{server.url}/openapi.json", config=schemathesis.Config.from_dict(CONFIG))
 
 
+@pytest.mark.long
 def test_single_requests(api, soaking):
     """Every route by itself, with data that fits its description and with data that does not."""
     seen: Counter[str] = Counter()
@@ -65,6 +66,7 @@ def test_single_requests(api, soaking):
     assert {label.rpartition(" ")[2] for label in seen} >= {"200", "400", "404"}
 
 
+@pytest.mark.long
 def test_requests_one_after_the_other(api, server, soaking):
     """Rankers made, ranked with, reported on, asked about and deleted, in any order, with what the last answer said."""
     seen: Counter[str] = Counter()
@@ -99,7 +101,7 @@ def test_requests_one_after_the_other(api, server, soaking):
             if response.status_code == 200 and case.operation.label == "POST /v1/feedback":
                 seen.update(answer["status"] for answer in response.json())
 
-    Users.run(settings=once(2000 if soaking else 45, stateful_step_count=15))
+    Users.run(settings=once(2000 if soaking else 25, stateful_step_count=15))
     assert sum(seen.values()) > (1000 if soaking else 500)
     assert not any(" 5" in label for label in seen)
     for needed in ("PUT /v1/rankers/{name} 200", "POST /v1/rankers/{name}/rank 200", "DELETE /v1/rankers/{name} 204"):

@@ -21,11 +21,15 @@ from tests.serving.test_disturbed import own_postgres, sound  # noqa: F401  (a f
 from recurrank.client import Client
 from recurrank.slate import new_id
 
+PAUSE = 0.02
+"""Seconds between two slates of a thread, where a store stands still most of the time: requests wait for it all the same."""
+
 
 class Users:
-    """Threads that rank and report without a pause, note what was acknowledged, and how long every answer took."""
+    """Threads that rank and report, note what was acknowledged, and how long every answer took; by default without a pause."""
 
-    def __init__(self, urls: list[str], each: int = 4) -> None:
+    def __init__(self, urls: list[str], each: int = 4, pause: float = 0.0) -> None:
+        self._pause = pause
         self.learned: set[str] = set()
         self.ranked: set[str] = set()
         self.answers: list[tuple[float, float, int]] = []  # when it was asked, how long it took, the status
@@ -52,6 +56,8 @@ class Users:
                         assert said[0]["status"] in ("learned", "duplicate")  # the answer of the first try may be lost
                         self.learned.add(slate)
                         break
+                if self._pause:
+                    time.sleep(self._pause)
 
     def _ask(self, http: httpx.Client, path: str, body):
         began = time.monotonic()
@@ -92,6 +98,7 @@ def slowest(url: str, seconds: float, *paths: str) -> dict[str, float]:
     return took
 
 
+@pytest.mark.long
 def test_postgresql_is_stopped_and_goes_on(own_postgres, soaking):  # noqa: F811
     """Twice, under load, seen from the learner and from a follower; nothing that was acknowledged is lost or doubled."""
     address, seconds = own_postgres.get_uri(), 60 if soaking else 5
@@ -99,7 +106,7 @@ def test_postgresql_is_stopped_and_goes_on(own_postgres, soaking):  # noqa: F811
         with Client(first) as a, Client(second) as b:
             a.create("films", 2, ITEMS, rounds=100_000)
             until(lambda: any(line["name"] == "films" for line in b.rankers()))
-        users = Users([first, second])
+        users = Users([first, second], pause=0 if soaking else PAUSE)
         try:
             for _ in range(2):
                 time.sleep(1)
@@ -177,7 +184,8 @@ class Network:
             sink.shutdown(socket.SHUT_RDWR)
 
 
-def test_a_network_that_swallows_everything(database):
+@pytest.mark.long
+def test_a_network_that_swallows_everything(database, soaking):
     """Neither an answer nor an end of the connection comes: requests get a 503 in time, and it goes on by itself."""
     where = conninfo_to_dict(database)
     network = Network(f"{where['host']}/.s.PGSQL.{where.get('port', 5432)}")
@@ -186,7 +194,7 @@ def test_a_network_that_swallows_everything(database):
         with serving("--store", address) as (process, url):
             with Client(url) as client:
                 client.create("films", 2, ITEMS, rounds=100_000)
-            users = Users([url])
+            users = Users([url], pause=0 if soaking else PAUSE)
             try:
                 time.sleep(0.5)
                 network.swallow()
@@ -215,13 +223,13 @@ def test_a_network_that_swallows_everything(database):
     assert counts["learned"] == counts["clicks"] == len(users.learned)
 
 
-def test_a_lock_on_the_sqlite_file_does_not_stop_the_server(tmp_path):
+def test_a_lock_on_the_sqlite_file_does_not_stop_the_server(tmp_path, soaking):
     """Another process writes for some seconds: requests get a 503 in time, the rest is answered at once."""
     path = tmp_path / "x.db"
     with serving("--store", f"sqlite:///{path}") as (process, url):
         with Client(url) as client:
             client.create("films", 2, ITEMS, rounds=100_000)
-        users = Users([url])
+        users = Users([url], pause=0 if soaking else PAUSE)
         try:
             time.sleep(0.5)
             with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as other:

@@ -6,6 +6,7 @@ The limits here leave room for a machine that is busy with other tests; ``python
 from __future__ import annotations
 
 import httpx
+import pytest
 from tests.serving.hostile.attack import attack, children
 from tests.serving.hostile.bodies import bodies
 from tests.serving.running import ITEMS, serving
@@ -15,6 +16,7 @@ from recurrank.client import Client
 SECONDS, HEALTHZ, MEMORY = 15.0, 2.0, 1 << 30
 
 
+@pytest.mark.long
 def test_every_hostile_body_is_refused(tmp_path):
     with serving("--store", f"sqlite:///{tmp_path}/x.db") as (process, url), Client(url) as client:
         client.create("films", 2, ITEMS, rounds=1000)
