@@ -165,7 +165,7 @@ def test_a_ranker_that_fails_is_marked_and_the_others_go_on(tmp_path):
     assert f"queries: broken-plain failed: {rows[2]['failed']}" in done.stderr.splitlines()
     assert "failed: " in (tmp_path / "out" / "field.html").read_text()
     (tmp_path / "broken.py").write_text(BROKEN.replace("== 10", "== 11"))
-    again = prepared.run([*arguments, "--json"], capture_output=True, text=True, timeout=300)
+    again = prepared.run([*arguments, "--jobs", "1", "--json"], capture_output=True, text=True, timeout=300)
     assert again.returncode == 0
     assert [row["seconds"] for row in json.loads(again.stdout) if row["ranker"] == "random"] == [rows[1]["seconds"]]
     assert "12 of 18 runs were finished before" in again.stderr

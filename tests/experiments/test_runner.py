@@ -195,7 +195,7 @@ def test_a_run_that_is_stopped_or_killed_goes_on(tmp_path, how):
     if how == signal.SIGINT:
         assert f"{len(kept)} of 40 runs are finished and kept" in errors
         assert "Traceback" not in errors
-    again = started(tmp_path, *arguments, "--json")
+    again = started(tmp_path, *arguments[:-1], "1", "--json")
     _, errors = again.communicate(timeout=300)
     assert again.returncode == 0, errors
     assert f"{len(kept)} of 40 runs were finished before" in errors

@@ -194,6 +194,7 @@ def test_a_removed_item_is_shown_by_no_server_once_that_was_acknowledged(databas
                 asked[url] += 1
                 if before & set(shown):
                     wrong.append(shown)
+                time.sleep(0.005)
 
     with serving("--store", database) as (_, lasting), Client(lasting) as there:
         items = [(f"i{n}", [1.0, n / 40]) for n in range(40)]
