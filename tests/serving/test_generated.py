@@ -41,7 +41,6 @@ def api(server):
     return schemathesis.openapi.from_url(f"{server.url}/openapi.json", config=schemathesis.Config.from_dict(CONFIG))
 
 
-@pytest.mark.long
 def test_single_requests(api, soaking):
     """Every route by itself, with data that fits its description and with data that does not."""
     seen: Counter[str] = Counter()
@@ -66,7 +65,6 @@ def test_single_requests(api, soaking):
     assert {label.rpartition(" ")[2] for label in seen} >= {"200", "400", "404"}
 
 
-@pytest.mark.long
 def test_requests_one_after_the_other(api, server, soaking):
     """Rankers made, ranked with, reported on, asked about and deleted, in any order, with what the last answer said."""
     seen: Counter[str] = Counter()
