@@ -28,7 +28,7 @@ COMMANDS = {
     "design": "Where to explore a catalogue: its G-optimal design.",
     "serve": "Rank and learn over HTTP.",
     "keys": "Create, list and revoke a server's API keys.",
-    "log": "The log of a service: verify, replay, export.",
+    "log": "The log of a service: verify, replay, refold, export.",
     "backup": "A copy of a service's store while it runs.",
     "restore": "A store from a backup, as it was then or earlier.",
     "erase": "Remove what names a visitor from log, archive, exports.",

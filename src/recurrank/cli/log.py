@@ -1,4 +1,4 @@
-"""``recurrank log``: verify, replay, export or import logs."""
+"""``recurrank log``: verify, replay, refold, export or import logs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ archive_option = click.option("--archive", help="The log's archive, if it is not
 
 @click.group()
 def command() -> None:
-    """Verify, replay or export the log of a service (with SQLite, stop its server first); import a log of pages."""
+    """Verify, replay, refold or export the log of a service (with SQLite, stop its server first); import a log of pages."""
 
 
 @command.command()
@@ -64,6 +64,26 @@ def replay(store: str, archive: str | None, as_json: bool) -> None:
             )
     if any(finding.faults for finding in findings):
         raise SystemExit(1)
+
+
+@command.command()
+@click.option("--ranker", help="Only this one; by default all.")
+@store_option
+@json_option
+def refold(ranker: str | None, store: str, as_json: bool) -> None:
+    """Drop snapshots, so that the next start folds the log and its archive anew: for snapshots that differ from a replay.
+
+    Stop all servers of the store first. What was learned is learned again, from the same events.
+    """
+    from recurrank.serving.refold import refold as refold_log
+
+    with opened_store(store) as opened:
+        dropped = refold_log(opened, ranker)
+    if as_json:
+        print_json(dropped)
+        return
+    for name, count in dropped.items():
+        click.echo(f"{name}: {count:,} snapshots dropped; the next start folds its log anew")
 
 
 @command.command()

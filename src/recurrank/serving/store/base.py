@@ -218,9 +218,7 @@ class Store(abc.ABC):
 
     @abc.abstractmethod
     def head(self, t: Any = None) -> Head:
-        """The end of the chain, in a transaction or for readers outside one. New events follow it, whatever the log
-        itself holds: where its last events were removed, a gap shows.
-        """
+        """The end of the chain. New events follow it, whatever the log holds: where its last ones were removed, a gap shows."""
 
     @abc.abstractmethod
     def living(self, t: Any) -> dict[int, Living]:
@@ -290,6 +288,10 @@ class Store(abc.ABC):
     def snapshots(self, ranker: int) -> Iterator[Snapshot]:
         """Newest first."""
 
+    @abc.abstractmethod
+    def drop_snapshots(self, rankers: list[int]) -> None:
+        """Forget all snapshots of these rankers, and how far snapshots reach (checkpoint.py), in one transaction."""
+
     # What is old and goes (retention.py).
 
     @abc.abstractmethod
@@ -314,9 +316,7 @@ class Store(abc.ABC):
 
     @abc.abstractmethod
     def raise_floor(self, floor: Floor, verified: dict[int, int], items: dict[int, bytes]) -> None:
-        """Forget that the log reached further back, in one transaction: which snapshots of rankers take its place, and what
-        the items were for those whose items change.
-        """
+        """Let the log begin later, in one transaction: snapshots that take its place, and items where these change."""
 
     @abc.abstractmethod
     def floor_items(self, ranker: int) -> bytes | None:

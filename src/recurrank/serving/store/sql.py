@@ -14,6 +14,7 @@ from typing import Any, ClassVar
 import msgspec
 
 from recurrank.serving import chain
+from recurrank.serving.checkpoint import NAME as CHECKPOINT
 from recurrank.serving.events import CHANGES, Event, Kind
 from recurrank.serving.store.base import (
     Floor,
@@ -222,6 +223,12 @@ class SqlStore(Store):
     def snapshot(self, ranker: int, seq: int) -> Snapshot | None:
         found = self.all("SELECT seq, digest, state FROM @snapshots WHERE ranker = ? AND seq = ?", ranker, seq)
         return Snapshot(*found[0]) if found else None
+
+    def drop_snapshots(self, rankers: list[int]) -> None:
+        with self.long_transaction() as t:
+            for ranker in rankers:
+                self.run(t, "DELETE FROM @snapshots WHERE ranker = ?", ranker)
+            self.run(t, "DELETE FROM @meta WHERE name = ?", CHECKPOINT)
 
     @contextmanager
     def maintaining(self, patience: float = 0.0) -> Iterator[bool]:
