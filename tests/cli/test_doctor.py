@@ -87,3 +87,44 @@ def test_an_archive_of_another_log(tmp_path):
     assert verdict == "wrong"
     assert "is not one of this log" in why
     assert "ends with event 0" in doctor("--store", store, "--archive", f"{tmp_path}/none")[1]["archive"][1]
+
+
+@pytest.mark.parametrize(
+    ("line", "check", "says"),
+    [
+        ('retain = "30x"', "configuration", "'30x' is not a time"),
+        ("rate = -1", "configuration", "rate: -1"),
+        ("max_body = 0", "configuration", "0 is not in the range"),
+        ('allow_host = "x"', "configuration", "must be an iterable"),
+        ('archive = "archive"', "configuration", "nothing goes there without --retain"),
+        ('retain = "30d"\narchive = "/proc/nope"', "configuration", "/proc/nope cannot be written"),
+        ("port = 99999", "configuration", "99999 is not in the range"),
+        ('host = "0.0.0.0"', "keys", "0.0.0.0 is open to others and there are no keys"),
+        ("store = 5", "store", "'5' is not an address of a store"),
+        ('store = "sqlite:///no/such/folder.db"', "store", "the folder of no/such/folder.db does not exist"),
+        ('store = "sqlite:///folder"', "store", "folder is a folder"),
+    ],
+)
+def test_what_a_server_refuses(call, tmp_path, monkeypatch, line, check, says):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "x.toml").write_text(line)
+    code, out, err = call("doctor", "--config", "x.toml", "--json")
+    assert (code, err) == (2, "")
+    found = {one["name"]: one for one in json.loads(out)}
+    assert found[check]["verdict"] == "wrong"
+    assert says in found[check]["detail"]
+    assert {path.name for path in tmp_path.iterdir()} == {"folder", "x.toml"}
+
+
+def test_an_archive_that_cannot_be_written(call, store):
+    code, out, _ = call("doctor", "--store", store, "--archive", "/proc/nope")
+    assert code == 2
+    assert "wrong archive: archive: /proc/nope cannot be written" in out
+
+
+def test_settings_in_the_environment_are_checked(call, store, monkeypatch):
+    monkeypatch.setenv("RECURRANK_RETAIN", "30x")
+    code, out, _ = call("doctor", "--store", store)
+    assert code == 2
+    assert "wrong configuration: retain: '30x'" in out

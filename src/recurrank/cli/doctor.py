@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from recurrank.cli.serve import check_options, read_options
 from recurrank.cli.serve import command as serve
-from recurrank.cli.serve import read_options
 from recurrank.cli.shared import json_option, print_json
+
+if TYPE_CHECKING:
+    from recurrank.serving.doctor import Check
 
 
 @click.command()
@@ -21,20 +25,30 @@ def command(config: Path | None, store: str | None, archive: str | None, as_json
 
     Exits with 0 if all is well, 1 if something should be looked at, 2 if something has to be mended.
     """
-    from recurrank.serving.doctor import CODES, Check, examine
+    from recurrank.serving.doctor import CODES, examine
 
-    checks, options = [], {}
-    if config is not None:
-        try:
-            options = read_options(config, serve)
-            checks.append(Check("configuration", "ok", f"{config}: {len(options)} options"))
-        except ValueError as error:
-            checks.append(Check("configuration", "wrong", str(error)))
-    address = store or options.get("store") or next(p.default for p in serve.params if p.name == "store")
-    checks += examine(str(address), archive or options.get("archive"))
+    check, options = _configured(config, store)
+    checks = [check, *examine(options["store"], archive or options["archive"], options["host"])]
     if as_json:
         print_json([check._asdict() for check in checks])
     else:
         for check in checks:
             click.echo(f"{check.verdict:<6}{check.name}: {check.detail}")
     raise SystemExit(max(CODES[check.verdict] for check in checks))
+
+
+def _configured(config: Path | None, store: str | None) -> tuple[Check, dict[str, Any]]:
+    """Whether ``recurrank serve`` takes the same options, and what it makes of them."""
+    from recurrank.serving.doctor import Check
+
+    arguments = [f"--config={config}"] if config else []
+    arguments += [f"--store={store}"] if store else []
+    try:
+        options = serve.make_context("serve", arguments).params
+        check_options(**options)
+    except (ValueError, OSError, click.ClickException) as error:
+        said = error.format_message() if isinstance(error, click.ClickException) else str(error)
+        options = serve.make_context("serve", arguments, resilient_parsing=True).params  # what can be read of them
+        return Check("configuration", "wrong", " ".join(said.split())), options
+    said = "the environment and defaults" if config is None else f"{config}: {len(read_options(config, serve))} options"
+    return Check("configuration", "ok", said), options

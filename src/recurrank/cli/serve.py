@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import ipaddress
 import tomllib
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import click
 
@@ -60,43 +59,48 @@ def _from_file(context: click.Context, _: click.Parameter, path: Path | None) ->
 @click.option("--fitted", help="What recurrank fit --out wrote: your log's users in the playground.")
 @plugin_option
 @click.option("--demo", is_flag=True, help="A catalogue and simulated users, to see it learn; nothing is kept.")
-def command(
-    config: Path | None,
-    store: str,
-    host: str,
-    port: int,
-    allow_host: tuple[str, ...],
-    allow_origin: tuple[str, ...],
-    max_body: int,
-    max_catalogue: int,
-    max_connections: int,
-    max_waiting: int,
-    rate: float | None,
-    retain: str | None,
-    archive: str | None,
-    fitted: str | None,
-    demo: bool,
-) -> None:
+def command(store: str, host: str, port: int, fitted: str | None, demo: bool, **options: Any) -> None:
     """Serve rankers over HTTP until stopped. What was answered is on disk.
 
     Every option can also be set in the environment, as RECURRANK_PORT, or in a TOML file.
     """
-    from recurrank.serving.http.connections import Crowd
-    from recurrank.serving.http.gate import Limits
     from recurrank.serving.json_log import log_as_json
 
-    if rate is not None and not 0 < rate < float("inf"):
-        raise ValueError(f"rate: {rate} is not a number of requests per second; give a number above 0")
-    hosts = ("127.0.0.1", "localhost", "[::1]", host.lower(), *(name.lower() for name in allow_host))
-    limits = Limits(body=max_body << 20, catalogue=max_catalogue << 20, rate=rate, hosts=hosts, origins=tuple(allow_origin))
-    crowd = Crowd(connections=max_connections, per_address=max(1, max_connections // 2), waiting=max_waiting)
-    policy = _policy(retain, archive)
+    checked = check_options(host=host, **options)
     log = log_as_json()
     try:
-        _serve(store, host, port, limits, crowd, demo, fitted, policy)
+        _serve(store, host, port, checked, demo, fitted)
     except (ValueError, OSError) as error:  # the options were valid, so the server itself failed: its log says why
         log.critical("the server cannot run", why=" ".join(str(error).split()))
         raise SystemExit(2) from None
+
+
+class Checked(NamedTuple):
+    """What the options say: limits of requests and of connections, and what stays in the log."""
+
+    limits: Any
+    crowd: Any
+    policy: Any
+
+
+def check_options(**options: Any) -> Checked:
+    """What the options of ``recurrank serve`` say, as click has read them; ValueError for what a server refuses."""
+    from recurrank.serving.http.connections import Crowd
+    from recurrank.serving.http.gate import Limits
+
+    rate, most = options["rate"], options["max_connections"]
+    if rate is not None and not 0 < rate < float("inf"):
+        raise ValueError(f"rate: {rate} is not a number of requests per second; give a number above 0")
+    names = (options["host"], *options["allow_host"])
+    limits = Limits(
+        body=options["max_body"] << 20,
+        catalogue=options["max_catalogue"] << 20,
+        rate=rate,
+        hosts=("127.0.0.1", "localhost", "[::1]", *(name.lower() for name in names)),
+        origins=tuple(options["allow_origin"]),
+    )
+    crowd = Crowd(connections=most, per_address=max(1, most // 2), waiting=options["max_waiting"])
+    return Checked(limits, crowd, _policy(options["retain"], options["archive"]))
 
 
 def _policy(retain: str | None, archive: str | None) -> Any:
@@ -109,15 +113,14 @@ def _policy(retain: str | None, archive: str | None) -> Any:
         return None
     if archive is not None:
         Archive(archive).manifest()  # complains where it cannot be used
+        Archive(archive).check_writable()
     return parse(retain, archive)
 
 
-def _serve(
-    store: str, host: str, port: int, limits: Any, crowd: Any, demo: bool, fitted: str | None, policy: Any = None
-) -> None:
+def _serve(store: str, host: str, port: int, checked: Checked, demo: bool, fitted: str | None) -> None:
     from threadpoolctl import threadpool_limits
 
-    from recurrank.serving.auth import open_keys
+    from recurrank.serving.auth import check_guarded, open_keys
     from recurrank.serving.demo import Demo
     from recurrank.serving.http.keyring import KeyRing
     from recurrank.serving.retention import Retention
@@ -131,20 +134,16 @@ def _serve(
     address = showing.address if showing else store
     try:
         keys = open_keys(address)
-        guarded = bool(keys.all())
-        if not guarded and not _loopback(host):
-            raise ValueError(
-                f"host: {host} is open to others and there are no keys; make one first: recurrank keys create NAME --role admin"
-            )
-        ring = KeyRing(keys, required=guarded)
+        ring = KeyRing(keys, required=check_guarded(keys, host))
         opened = open_store(address)
-        service = Service(opened, wait=demo, retention=Retention(opened, address, policy))
+        service = Service(opened, wait=demo, retention=Retention(opened, address, checked.policy))
     except StoreError as error:
         raise ValueError(f"store: {error}") from error
     try:
         if showing:
             showing.start(service)
-        serve(service, ring, limits, host, port, _announce(address, demo), _pages(service, ring, showing, fitted), crowd)
+        announce, pages = _announce(address, demo), _pages(service, ring, showing, fitted)
+        serve(service, ring, checked.limits, host, port, announce, pages, checked.crowd)
     finally:
         if showing:
             showing.stop()
@@ -160,13 +159,6 @@ def _pages(service: Any, keys: Any, showing: Any, fitted: str | None) -> Any:
 
     known = {"truths": showing.truths, "demo": NAME} if showing else {}
     return Dashboard(service, keys, fitted=fitted, **known)
-
-
-def _loopback(host: str) -> bool:
-    try:
-        return host == "localhost" or ipaddress.ip_address(host.strip("[]")).is_loopback
-    except ValueError:
-        return False
 
 
 def _announce(address: str, demo: bool) -> Any:

@@ -158,6 +158,18 @@ class Archive:
             raise ValueError(f"archive: {self.address} is of a newer version ({found.format}, known here: {FORMAT})")
         return found
 
+    def check_writable(self) -> None:
+        """ValueError where no file can be made in the folder, or in the one in which it would be made. Nothing stays there."""
+        if self._remote is not None:
+            return
+        folder = Path(self._root).absolute()
+        try:
+            there = next(path for path in (folder, *folder.parents) if path.exists())
+            with tempfile.TemporaryDirectory(prefix=_WRITING, dir=there):
+                pass
+        except OSError as error:
+            raise ValueError(f"archive: {self.address} cannot be written ({error.strerror})") from error
+
     def check(self, seq: int, digest: bytes) -> Manifest:
         """What is in the archive of a log that begins after an event; ValueError where it is not one of this log."""
         manifest = self.manifest()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import ipaddress
 import json
 import os
 import re
@@ -17,6 +18,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple, Protocol
+
+from recurrank.serving.files import SCHEME, check_place, path_of
 
 try:
     import fcntl
@@ -103,10 +106,9 @@ class KeyFile:
 
 def open_keys(address: str) -> Keys:
     """The keys that belong to a store."""
-    if address.startswith("sqlite:///") and len(address) > len("sqlite:///"):
-        path = Path(address.removeprefix("sqlite:///"))
-        if not path.absolute().parent.is_dir():
-            raise ValueError(f"store: the folder of {path} does not exist; make it first")
+    if address.startswith(SCHEME) and len(address) > len(SCHEME):
+        path = path_of(address)
+        check_place(path)
         return KeyFile(path.with_name(path.name + ".keys"))
     if address.startswith(("postgresql://", "postgres://")):
         from recurrank.serving.store.postgres import PostgresKeys
@@ -115,6 +117,23 @@ def open_keys(address: str) -> Keys:
     raise ValueError(
         f"store: {address.partition('://')[0]!r} is not a store; give sqlite:///recurrank.db or postgresql://user@host/name"
     )
+
+
+def check_guarded(keys: Keys, host: str) -> bool:
+    """Whether there are keys; ValueError where there are none and a server would listen to other machines."""
+    guarded = bool(keys.all())
+    if not guarded and not _loopback(host):
+        raise ValueError(
+            f"host: {host} is open to others and there are no keys; make one first: recurrank keys create NAME --role admin"
+        )
+    return guarded
+
+
+def _loopback(host: str) -> bool:
+    try:
+        return host == "localhost" or ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return False
 
 
 def create(

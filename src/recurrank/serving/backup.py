@@ -10,8 +10,7 @@ from typing import NamedTuple
 
 from recurrank.serving import chain
 from recurrank.serving.events import Event
-
-SCHEME = "sqlite:///"
+from recurrank.serving.files import SCHEME, path_of
 
 
 class Backup(NamedTuple):
@@ -31,7 +30,7 @@ def backup(address: str, to: Path) -> Backup:
         raise ValueError("store: PostgreSQL has its own ways to copy a database; use pg_dump, which has the keys too")
     if not address.startswith(SCHEME):
         raise ValueError(f"store: {address!r} is not a file; give sqlite:///recurrank.db")
-    path = Path(address.removeprefix(SCHEME))
+    path = path_of(address)
     if not path.is_file():
         raise ValueError(f"store: there is no file {path}; give the server's --store")
     if not to.absolute().parent.is_dir():

@@ -17,8 +17,8 @@ from typing import Literal, NamedTuple
 
 from recurrank import __version__
 from recurrank.serving.archive import Archive
-from recurrank.serving.auth import open_keys
-from recurrank.serving.backup import SCHEME
+from recurrank.serving.auth import check_guarded, open_keys
+from recurrank.serving.files import SCHEME, check_place, path_of
 from recurrank.serving.store import Store, StoreError, open_store
 
 Verdict = Literal["ok", "look", "wrong"]
@@ -39,19 +39,19 @@ class Check(NamedTuple):
     detail: str
 
 
-def examine(address: str, archive: str | None = None) -> Iterator[Check]:
-    """All checks of a server with this store, as they are made."""
+def examine(address: str, archive: str | None = None, host: str = "127.0.0.1") -> Iterator[Check]:
+    """All checks of a server with this store that listens there, as they are made."""
     yield Check("version", "ok", f"recurrank {__version__}, Python {platform.python_version()}, {_versions()}")
     yield _files()
     yield _cache()
-    yield from _guarded("keys", lambda: _keys(address))
+    yield from _guarded("keys", lambda: _keys(address, host))
     try:
         store = open_store(address, read_only=True) if _there(address) else None
     except (ValueError, StoreError) as error:
         yield Check("store", "wrong", str(error))
         return
     if store is None:
-        yield Check("store", "look", f"there is no file {address.removeprefix(SCHEME)} yet; a server makes it")
+        yield Check("store", "look", f"there is no file {path_of(address)} yet; a server makes it")
         return
     with closing(store):
         for name, check in (("store", _store), ("clock", _clock), ("disk", _disk)):
@@ -67,7 +67,11 @@ def _guarded(name: str, check: Callable[[], Check]) -> Iterator[Check]:
 
 
 def _there(address: str) -> bool:
-    return not address.startswith(SCHEME) or Path(address.removeprefix(SCHEME)).is_file()
+    """Whether there is a store; ValueError where none can be."""
+    if not address.startswith(SCHEME):
+        return True
+    check_place(path_of(address))
+    return path_of(address).is_file()
 
 
 def _versions() -> str:
@@ -95,13 +99,12 @@ def _cache() -> Check:
     return Check("machine code", "look", f"{folder} cannot be written, only the home may keep it; set NUMBA_CACHE_DIR")
 
 
-def _keys(address: str) -> Check:
-    file = Path(address.removeprefix(SCHEME) + ".keys") if address.startswith(SCHEME) else None
-    if file is not None and not file.is_file():
-        return Check("keys", "look", "there are none: the server listens on this machine only; see `recurrank keys create`")
-    keys = open_keys(address).all()
-    if not keys:
-        return Check("keys", "look", "there are none: the server listens on this machine only; see `recurrank keys create`")
+def _keys(address: str, host: str) -> Check:
+    file = Path(f"{path_of(address)}.keys") if address.startswith(SCHEME) else None
+    with closing(open_keys(address)) as kept:
+        if not check_guarded(kept, host):
+            return Check("keys", "look", "there are none: the server listens on this machine only; see `recurrank keys create`")
+        keys = kept.all()
     if file is not None and stat.S_IMODE(file.stat().st_mode) & 0o077:
         return Check("keys", "wrong", f"{file} can be read by others; chmod 600 it")
     if not any("admin" in key.roles for key in keys):
@@ -139,4 +142,7 @@ def _archive(store: Store, where: str | None) -> Check:
     address = where or floor.archive
     if address is None:
         return Check("archive", "ok", "none")
-    return Check("archive", "ok", f"{address}, up to event {Archive(address).check(floor.seq, floor.digest).last:,}")
+    archive = Archive(address)
+    last = archive.check(floor.seq, floor.digest).last
+    archive.check_writable()
+    return Check("archive", "ok", f"{address}, up to event {last:,}")

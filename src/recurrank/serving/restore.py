@@ -17,9 +17,10 @@ from typing import NamedTuple
 import msgspec
 
 from recurrank.serving import chain
-from recurrank.serving.backup import SCHEME, check_copy
+from recurrank.serving.backup import check_copy
 from recurrank.serving.checkpoint import NAME as CHECKPOINT
 from recurrank.serving.events import CHANGES, Kind
+from recurrank.serving.files import SCHEME, path_of
 from recurrank.serving.put_back import last_before, put_events_back, write_rows
 from recurrank.serving.store.base import Floor, Status
 from recurrank.serving.store.sql import FLOOR
@@ -48,7 +49,7 @@ def restore(source: Path, address: str, at: str | None = None, archive: str | No
         raise ValueError("store: PostgreSQL has its own ways to restore a database; use pg_restore, see the handbook")
     if not address.startswith(SCHEME):
         raise ValueError(f"store: {address!r} is not a file; give sqlite:///recurrank.db")
-    path = Path(address.removeprefix(SCHEME))
+    path = path_of(address)
     keys, keys_to = source.with_name(source.name + ".keys"), path.with_name(path.name + ".keys")
     if not source.is_file():
         raise ValueError(f"{source}: there is no such file; give what `recurrank backup` wrote")

@@ -19,6 +19,7 @@ from typing import Any
 
 from recurrank.serving import chain
 from recurrank.serving.events import CHANGES, Event, Kind
+from recurrank.serving.files import check_place
 from recurrank.serving.store.base import Head, Living, Locked, Row, StoreError
 from recurrank.serving.store.sql import SqlStore
 
@@ -75,8 +76,7 @@ class SqliteStore(SqlStore):
     def __init__(self, path: str | Path, read_only: bool = False) -> None:
         super().__init__()
         self.path, self._read_only = Path(path), read_only
-        if not self.path.absolute().parent.is_dir():
-            raise ValueError(f"store: the folder of {self.path} does not exist; make it first")
+        check_place(self.path)
         self._guard = None if read_only else _only_one(self.path)
         opened: list[sqlite3.Connection] = []
         try:
