@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 import socket
@@ -19,7 +20,9 @@ from tests.serving.running import serving, until
 
 from recurrank.serving import auth
 from recurrank.serving.http import app, keyring
+from recurrank.serving.http.problems import Refused
 from recurrank.serving.http.routes import PUBLIC, Route, Table
+from recurrank.serving.store import StoreError
 
 DOCUMENTED = re.findall(
     r"^\| (GET|PUT|POST|PATCH|DELETE) \| `(/.*?)` \| (.*?) \|$",
@@ -253,6 +256,64 @@ def test_a_process_whose_only_key_is_revoked(tmp_path):
         assert "nobody is let in" in process.stderr.read()
 
 
+class SlowKeys:
+    """Keys in a store that can be stopped."""
+
+    def __init__(self, keys: list[auth.Key]) -> None:
+        self.keys, self.waits, self.away = keys, 0.0, False
+
+    def all(self) -> list[auth.Key]:
+        time.sleep(self.waits)
+        if self.away:
+            raise StoreError("it is away")
+        return self.keys
+
+
+@pytest.fixture
+def slow(tmp_path, monkeypatch):
+    """A key's header, the keys, and a server's view of them that is as old as it may be after 50 milliseconds."""
+    monkeypatch.setattr(keyring, "LOOK_SECONDS", 0.05)
+    kept = auth.KeyFile(tmp_path / "keys")
+    header = f"Bearer {auth.create(kept, 'shop', ['admin'])}".encode()
+    keys = SlowKeys(kept.all())
+    return header, keys, keyring.KeyRing(keys)
+
+
+def test_a_revoked_key_is_not_accepted_after_a_quiet_time(slow):
+    header, keys, ring = slow
+
+    async def asked() -> str:
+        await ring.look()
+        return ring.owner(header).name
+
+    async def run() -> None:
+        assert await asked() == "shop"
+        keys.keys, keys.waits = [], 0.1
+        await asyncio.sleep(0.1)
+        for answer in await asyncio.gather(asked(), asked(), return_exceptions=True):
+            assert isinstance(answer, Refused)
+
+    asyncio.run(run())
+
+
+def test_a_store_that_is_away_holds_nobody_up_for_long(slow, monkeypatch):
+    """The keys that were read last hold."""
+    monkeypatch.setattr(keyring, "PATIENCE", 0.05)
+    header, keys, ring = slow
+
+    async def run() -> None:
+        await ring.look()
+        keys.away, keys.waits = True, 0.5
+        await asyncio.sleep(0.1)
+        began = time.monotonic()
+        for _ in range(1_000):
+            await ring.look()
+            assert ring.owner(header).name == "shop"
+        assert time.monotonic() - began < 0.45  # one of them waited
+
+    asyncio.run(run())
+
+
 def test_a_key_in_a_page_is_bound_to_a_ranker_an_origin_and_a_rate(tmp_path):
     keys = auth.KeyFile(tmp_path / "keys")
     admin = auth.create(keys, "admin", ["admin"])
@@ -272,6 +333,9 @@ def test_a_key_in_a_page_is_bound_to_a_ranker_an_origin_and_a_rate(tmp_path):
             assert http.post("/v1/feedback", json=reports, headers={**own, **evil}).status_code == 403
             assert http.post("/v1/feedback", json=reports, headers={**everything, **shop}).status_code == 403  # not its key
             assert http.post("/v1/rankers/other/rank", headers={**own, **shop}).status_code == 403
+            for path in ("/metrics", "/openapi.json"):
+                assert http.get(path, headers={**own, **shop}).status_code == 403
+                assert http.get(path, headers=everything).status_code == 200
             answer = http.post("/v1/feedback", json=reports, headers={**own, **shop})
             assert [one["status"] for one in answer.json()] == ["learned", "unknown"]
             assert answer.headers["access-control-allow-origin"] == "https://shop.example"

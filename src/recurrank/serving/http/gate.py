@@ -168,12 +168,14 @@ class Gate:
         """The key of whoever asks, where one is needed, if it may use this route; its rate is spent."""
         if self.keys is None:
             return None
-        await self.keys.look()
+        await self.keys.look(wait=route.role != PUBLIC)
         if route.role == PUBLIC or not self.keys.required:
             return None
         key = self.keys.owner(headers.get(b"authorization", b""))
         if route.role != ANY_KEY and route.role not in key.roles and "admin" not in key.roles:
             raise Refused(403, f"authorization: this key may not do that; it needs the role {route.role}")
+        if route.role == ANY_KEY and (key.bound("origin") or key.bound("ranker")):  # it is in a page, and everybody has it
+            raise Refused(403, "authorization: this key is bound to a ranker or to pages, and may not read what is about all")
         bound, rates = key.bound("origin"), [self.limits.rate, float(key.bound("rate") or "inf")]
         if bound is not None and origin != bound:
             raise Refused(403, f"authorization: this key is for pages of {bound}")

@@ -14,7 +14,9 @@ from recurrank.serving.http.problems import Refused, log
 from recurrank.serving.store import StoreError
 
 LOOK_SECONDS = 2.0
-"""Seconds after which keys are read again: so long a revoked key may still be accepted."""
+"""Seconds that a revoked key may still be accepted. Under load keys are read again after half of them."""
+PATIENCE = 1.0
+"""Seconds that requests wait for keys that are read again; then those that were read last hold, as the store is away."""
 
 _NONE = "keys: there are none, so nobody is let in; make one with `recurrank keys create NAME --role admin`"
 _UNREADABLE = "keys: they cannot be read, so nobody is let in; the log says why"
@@ -35,24 +37,34 @@ class KeyRing:
         self._problem: str | None = None
         self._read = False  # whether they ever were
         self._looking: asyncio.Task[None] | None = None
-        self._looked = float("-inf")
+        self._began = self._looked = float("-inf")  # the reading under way, and the last one that ended
 
-    async def look(self) -> None:
-        """Read the keys again if it is time to. Only the first request waits for them: the store may be away."""
+    async def look(self, wait: bool = True) -> None:
+        """Read the keys again if it is time to.
+
+        The first request waits for them in any case. Later ones do, if they ``wait``, where the last reading is too long ago,
+        and not for longer than the store may take: it may be away.
+        """
+        now = time.monotonic()
+        if self._looking is None or self._looking.done():
+            if self._read and now - self._looked <= LOOK_SECONDS / 2:
+                return
+            self._began, self._looking = now, asyncio.create_task(asyncio.to_thread(self.read))
         if not self._read:
-            await asyncio.to_thread(self.read)
-        elif time.monotonic() - self._looked > LOOK_SECONDS and (self._looking is None or self._looking.done()):
-            self._looked = time.monotonic()
-            self._looking = asyncio.create_task(asyncio.to_thread(self.read))
+            await asyncio.shield(self._looking)  # others may wait for it, too
+        elif wait and now - self._looked > LOOK_SECONDS and (left := self._began + PATIENCE - now) > 0:
+            await asyncio.wait({self._looking}, timeout=left)
 
     def read(self) -> None:
         """Read the keys."""
+        began = time.monotonic()
         try:
             found = self._keys.all()
         except StoreError as error:  # the keys read before hold: none can be revoked meanwhile
             log.warning("keys cannot be read", why=str(error))
             if not self._read:
                 self._required, self._problem = True, _UNREADABLE
+            self._looked = time.monotonic()  # the next requests need not wait for the store again
             return
         except (ValueError, OSError) as error:
             log.error("keys cannot be read; nobody is let in", why=str(error))
@@ -64,7 +76,7 @@ class KeyRing:
             if problem and self._problem != problem:
                 log.error("there are no keys; nobody is let in")
             self._problem = problem
-        self._read, self._looked = True, time.monotonic()
+        self._read, self._looked = True, began
 
     @property
     def required(self) -> bool:
