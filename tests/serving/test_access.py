@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import re
 import socket
 import sys
@@ -254,6 +255,30 @@ def test_a_process_whose_only_key_is_revoked(tmp_path):
                 time.sleep(0.1)
         process.terminate()
         assert "nobody is let in" in process.stderr.read()
+
+
+def test_keys_that_root_writes_are_the_servers(tmp_path, given):
+    """An administrator who makes a key must not shut the server, which runs as another account, out of its keys."""
+    keys = auth.open_keys(f"sqlite:///{tmp_path}/x.db")
+    auth.create(keys, "first", ["admin"])  # there is not even a store
+    for change in (lambda: auth.create(keys, "second", ["admin"]), lambda: auth.revoke(keys, "first")):
+        if os.getuid() == 0:  # else all are this account's
+            os.chown(tmp_path / "x.db.keys", 12345, 12346)
+        owner = (tmp_path / "x.db.keys").stat()
+        given.clear()
+        change()
+        files = [tmp_path / "x.db.keys", tmp_path / "x.db.keys.lock"]
+        assert given == {path.stat().st_ino: (owner.st_uid, owner.st_gid) for path in files}
+
+
+def test_root_gives_nothing_away_through_a_link(tmp_path, given):
+    """The folder is the server's, who could put a link there before an administrator's command."""
+    (tmp_path / "secret").write_text("root's own")
+    os.link(tmp_path / "secret", tmp_path / "x.db.keys.lock")
+    os.symlink(tmp_path / "secret", tmp_path / "x.db.keys.partial")
+    auth.create(auth.open_keys(f"sqlite:///{tmp_path}/x.db"), "shop", ["admin"])
+    assert (tmp_path / "secret").read_text() == "root's own"
+    assert (tmp_path / "secret").stat().st_ino not in given
 
 
 class SlowKeys:

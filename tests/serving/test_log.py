@@ -134,3 +134,16 @@ def test_answered_slates_go_out_as_ubi_and_come_in_as_pages(call, store, tmp_pat
     assert json.loads(out) == {"format": "events", "pages": 2, "bad": 0, "complaints": []}
     assert pq.read_table(tmp_path / "pages.parquet")["clicks"].to_pylist() == [[True, True], [False, False]]
     assert sorted(path.suffix for path in tmp_path.glob("*.events.parquet")) == []
+
+
+def test_the_environment_names_the_store(call, store, monkeypatch, tmp_path):
+    """As it does for a server, so that commands beside it in a container find what it uses."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("RECURRANK_STORE", store)
+    assert call("log", "verify")[1] == "19 events: sound\n"
+    assert call("keys", "create", "shop", "--role", "admin")[0] == 0
+    assert (tmp_path / "x.db.keys").is_file()
+    assert call("backup", "copy.db")[0] == 0
+    assert "x.db: it is there already" in call("restore", "copy.db")[2]
+    assert call("erase", "nobody")[0] == 0
+    assert not (tmp_path / "recurrank.db.keys").exists()

@@ -90,6 +90,32 @@ def test_what_cannot_be_restored_is_one_line_and_makes_nothing(tmp_path):
     assert not list(tmp_path.glob("new*"))
 
 
+def test_a_store_of_a_newer_version_is_neither_copied_nor_restored(tmp_path, call):
+    open_store(f"sqlite:///{tmp_path}/log.db").close()
+    backup(f"sqlite:///{tmp_path}/log.db", tmp_path / "copy.db")
+    for name in ("log.db", "copy.db"):
+        with closing(sqlite3.connect(tmp_path / name, isolation_level=None)) as database:
+            database.execute("INSERT INTO migrations VALUES (1000, 0)")
+    for command in (
+        ["restore", str(tmp_path / "copy.db"), "--store", f"sqlite:///{tmp_path}/new.db"],
+        ["backup", str(tmp_path / "new.db"), "--store", f"sqlite:///{tmp_path}/log.db"],
+    ):
+        code, _, complaint = call(*command)
+        assert (code, complaint.count("\n")) == (2, 1)
+        assert "is of a newer version (1000" in complaint
+        assert not list(tmp_path.glob("new*"))
+
+
+def test_what_root_restores_is_the_accounts_whose_folder_it_is(tmp_path, given):
+    open_store(f"sqlite:///{tmp_path}/log.db").close()
+    (tmp_path / "log.db.keys").write_text("[]")
+    backup(f"sqlite:///{tmp_path}/log.db", tmp_path / "copy.db")
+    given.clear()
+    restore(tmp_path / "copy.db", f"sqlite:///{tmp_path}/new.db")
+    folder = tmp_path.stat()
+    assert given == {(tmp_path / name).stat().st_ino: (folder.st_uid, folder.st_gid) for name in ("new.db", "new.db.keys")}
+
+
 def tables(path, *names: str) -> dict[str, list]:
     with sqlite3.connect(path) as database:
         return {name: sorted(database.execute(f"SELECT * FROM {name}")) for name in names}

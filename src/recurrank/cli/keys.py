@@ -8,7 +8,9 @@ import click
 
 from recurrank.cli.shared import console, json_option, print_json
 
-store_option = click.option("--store", default="sqlite:///recurrank.db", show_default=True, help="The server's store.")
+store_option = click.option(
+    "--store", envvar="RECURRANK_STORE", default="sqlite:///recurrank.db", show_default=True, help="The server's store."
+)
 
 
 @click.group()

@@ -19,7 +19,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
-from recurrank.serving.files import SCHEME, check_place, path_of
+from recurrank.serving.files import SCHEME, check_place, give_to_owner, path_of
 
 try:
     import fcntl
@@ -28,6 +28,7 @@ except ImportError:  # Windows: two commands at once may lose a key there
 
 ROLES = ("rank", "feedback", "admin")
 PREFIX = "rk_"
+_NOFOLLOW = getattr(os, "O_NOFOLLOW", 0)  # Windows has none
 
 
 class Key(NamedTuple):
@@ -60,7 +61,7 @@ class Keys(Protocol):
 
 
 class KeyFile:
-    """Keys in a JSON file that only its owner can read."""
+    """Keys in a JSON file that only its owner can read: the account that the store is of, whoever writes them."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -86,8 +87,10 @@ class KeyFile:
     @contextmanager
     def _locked(self) -> Iterator[None]:
         """Hold the lock beside the file: the file itself is replaced, and a lock on it would go with it."""
-        descriptor = os.open(self.path.with_name(self.path.name + ".lock"), os.O_WRONLY | os.O_CREAT, 0o600)
+        lock = self.path.with_name(self.path.name + ".lock")
+        descriptor = os.open(lock, os.O_WRONLY | os.O_CREAT | _NOFOLLOW, 0o600)
         try:
+            self._give(lock)
             if fcntl is not None:
                 fcntl.flock(descriptor, fcntl.LOCK_EX)
             yield
@@ -96,12 +99,17 @@ class KeyFile:
 
     def _write(self, keys: list[Key]) -> None:
         partial = self.path.with_name(self.path.name + ".partial")
-        descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        partial.unlink(missing_ok=True)  # of a command that was killed
+        descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         with os.fdopen(descriptor, "w", encoding="utf-8") as file:
             json.dump([key._asdict() for key in keys], file, indent=1)
             file.flush()
             os.fsync(file.fileno())
+        self._give(partial)
         os.replace(partial, self.path)
+
+    def _give(self, made: Path) -> None:
+        give_to_owner(made, self.path, self.path.with_suffix(""), self.path.absolute().parent)
 
 
 def open_keys(address: str) -> Keys:

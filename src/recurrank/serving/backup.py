@@ -11,6 +11,8 @@ from typing import NamedTuple
 from recurrank.serving import chain
 from recurrank.serving.events import Event
 from recurrank.serving.files import SCHEME, path_of
+from recurrank.serving.store import StoreError
+from recurrank.serving.store.sqlite import version_of
 
 
 class Backup(NamedTuple):
@@ -70,7 +72,7 @@ def _copy(path: Path, partial: Path) -> int:
 
 
 def check_copy(database: sqlite3.Connection, path: Path) -> int:
-    """Check the copy of a store; its last event. ValueError, about ``path``, for one that is damaged."""
+    """Check the copy of a store; its last event. ValueError, about ``path``, for one that is damaged or of a newer version."""
     wrong = database.execute("PRAGMA integrity_check(1)").fetchone()[0]
     if wrong != "ok":
         raise ValueError(f"store: {path} is damaged ({wrong}); see `recurrank log verify`")
@@ -81,6 +83,10 @@ def _check_head(database: sqlite3.Connection, path: Path) -> int:
     """The last event has to be the one that the head of the log names, and to have its digest."""
     if not database.execute("SELECT count(*) FROM sqlite_master WHERE name = 'head'").fetchone()[0]:
         raise ValueError(f"store: {path} is of an older version; start its server once, then copy it")
+    try:
+        version_of(database)
+    except StoreError as error:  # what this version would check need not be there, or may mean something else
+        raise ValueError(f"{path}: {error}") from error
     seq, digest, first = database.execute("SELECT seq, digest, first FROM head").fetchone()
     last = database.execute("SELECT * FROM events ORDER BY seq DESC LIMIT 2").fetchall()
     if (last[0][0] if last else 0) != seq:

@@ -1,7 +1,9 @@
-"""The file of a SQLite store: where it is, and whether it may be there."""
+"""The file of a SQLite store and those beside it: where they are, whether they may be there, and whose they are."""
 
 from __future__ import annotations
 
+import os
+import stat
 from pathlib import Path
 
 SCHEME = "sqlite:///"
@@ -19,3 +21,21 @@ def check_place(path: Path) -> None:
         raise ValueError(f"store: the folder of {path} does not exist; make it first")
     if path.is_dir():
         raise ValueError(f"store: {path} is a folder; give a file, as sqlite:///recurrank.db")
+
+
+def give_to_owner(path: Path, *like: Path) -> None:
+    """Where root has made a file: give it to the owner of the first of these files that is there.
+
+    A server often runs as another account, and could not read what an administrator's command made.
+    """
+    if os.name != "posix" or os.geteuid() != 0:
+        return
+    owner = next((one.stat() for one in like if one.exists()), None)
+    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
+    try:
+        made = os.fstat(descriptor)
+        # The folder is the server's: a link that was put there in time must not make a file of root's its own.
+        if owner is not None and stat.S_ISREG(made.st_mode) and made.st_nlink == 1:
+            os.fchown(descriptor, owner.st_uid, owner.st_gid)
+    finally:
+        os.close(descriptor)

@@ -20,9 +20,9 @@ from recurrank.serving import chain
 from recurrank.serving.backup import check_copy
 from recurrank.serving.checkpoint import NAME as CHECKPOINT
 from recurrank.serving.events import CHANGES, Kind
-from recurrank.serving.files import SCHEME, path_of
+from recurrank.serving.files import SCHEME, give_to_owner, path_of
 from recurrank.serving.put_back import last_before, put_events_back, write_rows
-from recurrank.serving.store.base import Floor, Status
+from recurrank.serving.store.base import Floor, Status, StoreError
 from recurrank.serving.store.sql import FLOOR
 from recurrank.serving.store.sqlite import migrate
 
@@ -72,10 +72,12 @@ def restore(source: Path, address: str, at: str | None = None, archive: str | No
                 database.execute("BEGIN IMMEDIATE")
                 put_back = _cut(database, until, floor, archive)
                 database.execute("COMMIT")
+        give_to_owner(partial, path.absolute().parent)
         if keys.is_file():
             shutil.copy(keys, keys_to)
+            give_to_owner(keys_to, path.absolute().parent)
         partial.replace(path)
-    except sqlite3.Error as error:
+    except (sqlite3.Error, StoreError) as error:
         raise ValueError(f"{source}: it cannot be restored: {error}") from error
     finally:
         for left in ("", "-wal", "-shm", "-journal"):

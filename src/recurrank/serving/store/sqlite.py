@@ -13,13 +13,13 @@ import threading
 import time
 from collections import deque
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 from recurrank.serving import chain
 from recurrank.serving.events import CHANGES, Event, Kind
-from recurrank.serving.files import check_place
+from recurrank.serving.files import check_place, give_to_owner
 from recurrank.serving.store.base import Head, Living, Locked, Row, StoreError
 from recurrank.serving.store.sql import SqlStore
 
@@ -323,7 +323,7 @@ def _insert(t: sqlite3.Connection, head: str, rows: Sequence[tuple[Any, ...]], t
         start += count
 
 
-def _version(connection: sqlite3.Connection) -> int:
+def version_of(connection: sqlite3.Connection) -> int:
     """Of a file; StoreError for one of a newer version."""
     done = int(connection.execute("SELECT coalesce(max(number), 0) FROM migrations").fetchone()[0])
     if done > len(MIGRATIONS):
@@ -333,14 +333,14 @@ def _version(connection: sqlite3.Connection) -> int:
 
 def check_version(connection: sqlite3.Connection) -> None:
     """StoreError for a file of another version than this one's."""
-    if (done := _version(connection)) < len(MIGRATIONS):
+    if (done := version_of(connection)) < len(MIGRATIONS):
         raise StoreError(f"the store is of an older version ({done}, current: {len(MIGRATIONS)}); start its server once")
 
 
 def migrate(connection: sqlite3.Connection) -> None:
     """Bring a file up to date, one transaction per step; a file of a newer version is refused."""
     connection.execute("CREATE TABLE IF NOT EXISTS migrations (number INTEGER PRIMARY KEY, at REAL NOT NULL)")
-    done = _version(connection)
+    done = version_of(connection)
     for number, script in enumerate(MIGRATIONS[done:], start=done + 1):
         try:
             connection.execute("BEGIN IMMEDIATE")
@@ -364,7 +364,10 @@ def _rollback(connection: sqlite3.Connection) -> None:
 
 def _only_one(path: Path) -> Any:
     """A lock that another server on the same file does not get; the system lets go of it when a process dies."""
-    guard = open(path.with_name(path.name + ".lock"), "w")  # noqa: SIM115  (held until close)
+    lock = path.with_name(path.name + ".lock")
+    guard = open(lock, "w")  # noqa: SIM115  (held until close)
+    with suppress(OSError):  # it locks whosever it is
+        give_to_owner(lock, path)
     try:
         import fcntl
 
