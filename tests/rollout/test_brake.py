@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 
@@ -76,6 +78,10 @@ def test_arms_are_stable_grow_with_the_share_and_are_independent_between_experim
         (lambda: Brake(alpha=0), "alpha is 0"),
         (lambda: arm_of("a", 1.5, "spring"), "share is 1.5"),
         (lambda: slates_until_stopped(0, 1, 0.5, most=1), "gap, variance, share: 0, 1, 0.5"),
+        (lambda: slates_until_stopped(math.inf, 1, 0.5, most=1), "gap, variance, share: inf"),
+        (lambda: slates_until_stopped(0.1, math.nan, 0.5, most=1), "gap, variance, share: 0.1, nan"),
+        (lambda: slates_until_stopped(0.1, 1, 0.5, most=-1), "most, alpha: -1, 0.05"),
+        (lambda: slates_until_stopped(0.1, 1, 0.5, most=1, alpha=2), "most, alpha: 1, 2"),
     ],
 )
 def test_bad_input_is_one_line(call, says):

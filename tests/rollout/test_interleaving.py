@@ -106,6 +106,8 @@ def test_no_preference_is_an_alarm_in_at_most_5_percent_at_all_times():
         (lambda rng: probabilistic([1, 2], [1, 3], 2, rng), "same items"),
         (lambda rng: probabilistic([1, 2], [2, 1], 2, rng, tau=0), "tau is 0"),
         (lambda rng: team_draft([1, 2], [2, 1], 2, rng).credit([2]), "clicked"),
+        (lambda rng: team_draft([1, 2], [2, 1], 2, rng).credit([True, False]), "True, False. are not positions"),
+        (lambda rng: team_draft([1, 2], [2, 1], 2, rng).credit([0.7]), "0.7. are not positions"),
         (lambda rng: Preference().observe(2), "credit is 2"),
     ],
 )

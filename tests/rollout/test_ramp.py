@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 
 import numpy as np
 import pytest
@@ -71,6 +72,9 @@ def test_a_bad_ranker_costs_less_than_the_budget_and_a_good_one_gets_its_share()
     [
         (lambda: ramp(1.5, 0.1), "share is 1.5"),
         (lambda: ramp(0.5, 0), "budget is 0; it should be a share of the baseline's clicks"),
+        (lambda: affordable(ArmComparison(3.0), 0.5, -1), "budget is -1"),
+        (lambda: affordable(ArmComparison(3.0), 0.5, math.nan), "budget is nan"),
+        (lambda: affordable(ArmComparison(3.0), math.nan, 0.1), "share is nan"),
     ],
 )
 def test_bad_input_is_one_line(call, says):

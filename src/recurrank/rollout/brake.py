@@ -74,8 +74,10 @@ def slates_until_stopped(gap: float, variance: float, share: float, most: float,
     >>> round(slates_until_stopped(gap=0.15, variance=0.8, share=0.1, most=5))
     9819
     """
-    if not (gap > 0 and variance >= 0 and 0 < share < 1):
+    if not (0 < gap < math.inf and 0 <= variance < math.inf and 0 < share < 1):
         raise ValueError(f"gap, variance, share: {gap}, {variance}, {share}; they should be above 0, at least 0, and in (0, 1)")
+    if not (0 < most < math.inf and 0 < alpha < 1):
+        raise ValueError(f"most, alpha: {most}, {alpha}; they should be above 0, and in (0, 1)")
     spread = variance / share + variance / (1 - share)
     needed = math.log(1 / alpha)
     for part in (share, 1 - share):

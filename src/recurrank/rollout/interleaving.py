@@ -62,7 +62,10 @@ class Interleaved(NamedTuple):
         >>> Interleaved(np.array([7, 3, 5]), np.array([1.0, 0.0, 1.0])).credit([0, 1, 2])
         1.0
         """
-        positions = np.unique(np.asarray(clicked, dtype=np.int64))
+        given = np.asarray(clicked)
+        if given.size and not np.issubdtype(given.dtype, np.integer):  # of a mask, each True would be position 1
+            raise ValueError(f"clicked: {given.tolist()} are not positions; give whole numbers (np.flatnonzero of a mask)")
+        positions = np.unique(given.astype(np.int64))
         if len(positions) and not 0 <= positions[0] <= positions[-1] < len(self.items):
             raise ValueError(f"clicked: {positions.tolist()} are not all positions from 0 to {len(self.items) - 1}")
         # E[C_1 - C_2 | l, c], within [-1, 1]

@@ -32,10 +32,7 @@ def ramp(share: float, budget: float) -> tuple[float, ...]:
     >>> ramp(0.01, 0.02)
     (0.01,)
     """
-    if not 0 <= share <= 1:
-        raise ValueError(f"share is {share}; it should be between 0 and 1")
-    if not 0 < budget <= 1:
-        raise ValueError(f"budget is {budget}; it should be a share of the baseline's clicks, above 0 and at most 1")
+    _check(share, budget)
     shares = [min(share, budget)]
     while shares[-1] < share:
         shares.append(min(share, GROWTH * shares[-1]))
@@ -52,8 +49,16 @@ def affordable(both: ArmComparison, share: float, budget: float) -> float:
     >>> affordable(both, 0.04, 0.02) < 0.001 < 0.05 < affordable(both, 0.5, 0.02)
     True
     """
+    _check(share, budget)
     if budget >= share:
         return 0.0  # not even a ranker without a click costs that much
     # the claim to be excluded: mean(ranker) < (1 - budget / share) mean(baseline)
     limit = both.baseline.scaled(1 - budget / share)
     return min(1.0, math.exp(-max(0.0, least_log_product(both.ranker, limit, 0.0, both.most))))
+
+
+def _check(share: float, budget: float) -> None:
+    if not 0 <= share <= 1:
+        raise ValueError(f"share is {share}; it should be between 0 and 1")
+    if not 0 < budget <= 1:
+        raise ValueError(f"budget is {budget}; it should be a share of the baseline's clicks, above 0 and at most 1")

@@ -107,6 +107,16 @@ class ArmComparison:
             raise ValueError(f"most is {self.most}; it should be the largest number of clicks of a slate, above 0")
         if not 0 < self.alpha < 1:
             raise ValueError(f"alpha is {self.alpha}; it should be between 0 and 1")
+        for name in get_args(ArmName):
+            self._check_sums(name, getattr(self, name))
+
+    def _check_sums(self, name: str, arm: Arm) -> None:
+        """ValueError for sums that no slates have; they may be a little larger for rounding."""
+        most = (1 + 1e-9) * self.most
+        if not (0 <= arm.slates < math.inf and 0 <= arm.clicks <= most * arm.slates):
+            raise ValueError(f"{name}: {arm.clicks} clicks in {arm.slates} slates of at most {self.most} clicks cannot be")
+        if not 0 <= arm.deviation <= most**2 * arm.slates:
+            raise ValueError(f"{name}: the deviation {arm.deviation} of {arm.slates} slates cannot be")
 
     def observe(self, arm: ArmName, clicks: float) -> None:
         """Count one slate of an arm."""
