@@ -100,11 +100,36 @@ def test_the_observer_knows_what_was_seen_and_clicked(service, shop, site, open_
     page.evaluate("scrollTo(0, 400)")
     page.wait_for_function("observer.seen.length === 3")
     page.evaluate("for (const a of document.querySelectorAll('a')) a.addEventListener('click', (e) => e.preventDefault())")
-    page.evaluate("for (const n of [2, 0, 2]) document.querySelectorAll('a')[n].click()")
+    page.evaluate("for (const n of [0, 0]) document.querySelectorAll('a')[n].click()")
+    press = "([n, button]) => document.querySelectorAll('a')[n].dispatchEvent(new MouseEvent('auxclick', { button }))"
+    page.evaluate(press, [1, 2])  # the right button: a menu
+    page.evaluate(press, [2, 1])  # the middle one: a tab
     assert page.evaluate("observer.clicks") == [0, 2]
     page.evaluate("observer.stop(); observer.stop()")
     found = arrived(shop, 1)
     assert found["click_rate_by_position"] == [1.0, 0.0, 1.0]
+    assert not said
+
+
+def test_what_is_taller_than_the_viewport_is_seen_where_it_covers_half_of_it(service, shop, site, open_page, said):
+    page = open_page()
+    page.goto(f"{site}/shop.html?server={service.url}&slate=tall")
+    page.wait_for_function("document.title === 'ready'")
+    page.evaluate(
+        """async (server) => {
+        const { Recurrank } = await import("/index.js");
+        const elements = document.querySelectorAll("a");
+        for (const element of elements) element.style.height = "3000px";
+        window.tall = new Recurrank(server, { storage: null }).observe("tall", elements);
+    }""",
+        service.url,
+    )
+    page.wait_for_function("tall.seen.length === 1")  # 900 of 3,000 pixels
+    page.evaluate("scrollTo(0, 2400)")  # 300 pixels of the second one
+    page.evaluate("new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
+    assert page.evaluate("tall.seen") == [0]
+    page.evaluate("scrollTo(0, 2700)")
+    page.wait_for_function("tall.seen.length === 2")
     assert not said
 
 

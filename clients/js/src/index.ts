@@ -20,7 +20,7 @@ export interface Options {
 }
 
 export interface ObserverOptions {
-  /** The share of an element that has to be in the viewport for its position to be seen; 0.5 by default. */
+  /** The share of an element, or of what fits into the viewport, that has to be there for its position to be seen; 0.5 by default. */
   visible?: number;
 }
 
@@ -169,13 +169,19 @@ export class SlateObserver {
     const signal = this.#stop.signal;
     const entered = (entries: IntersectionObserverEntry[]): void => {
       this.#looked = true;
-      for (const entry of entries) if (entry.intersectionRatio >= visible) this.#seen.add(elements.indexOf(entry.target));
+      for (const entry of entries) if (isSeen(entry, visible)) this.#seen.add(elements.indexOf(entry.target));
     };
-    this.#viewport = new IntersectionObserver(entered, { threshold: visible });
+    // of what is larger than the viewport only a small share can ever be there: it is looked at in steps down to a thousandth
+    const threshold = Array.from({ length: 30 }, (_, step) => visible * 0.8 ** step);
+    this.#viewport = new IntersectionObserver(entered, { threshold });
     elements.forEach((element, position) => {
       this.#viewport.observe(element);
       for (const kind of ["click", "auxclick"]) {
-        element.addEventListener(kind, () => this.#clicked(position), { capture: true, signal });
+        const clicked = (event: Event): void => {
+          // the middle button opens a tab, the right one only a menu
+          if (kind === "click" || (event as MouseEvent).button === 1) this.#clicked(position);
+        };
+        element.addEventListener(kind, clicked, { capture: true, signal });
       }
     });
     addEventListener("pagehide", () => this.stop(), { signal });
@@ -204,6 +210,14 @@ export class SlateObserver {
     this.#clicks.add(position);
     void this.#client.feedback({ slate: this.#slate, clicks: [position], final: false }).catch(() => undefined);
   }
+}
+
+/** Whether the share of an element is in the viewport, or covers that share of the viewport as far as the element reaches. */
+function isSeen(entry: IntersectionObserverEntry, visible: number): boolean {
+  const { intersectionRect: there, boundingClientRect: whole, rootBounds } = entry;
+  const root = rootBounds ?? whole; // unknown in a frame of another origin
+  const most = Math.min(whole.width, root.width) * Math.min(whole.height, root.height);
+  return entry.intersectionRatio >= visible || (entry.isIntersecting && there.width * there.height >= visible * most);
 }
 
 function ascending(positions: Set<number>): number[] {
