@@ -128,3 +128,13 @@ def test_settings_in_the_environment_are_checked(call, store, monkeypatch):
     code, out, _ = call("doctor", "--store", store)
     assert code == 2
     assert "wrong configuration: retain: '30x'" in out
+
+
+@pytest.mark.parametrize("address", ["postgresql://me:hush-hush@127.0.0.1:1/x", "postgresql://me:hush@hush@127.0.0.1:1/x"])
+def test_a_database_that_cannot_be_reached(call, address):
+    """Why, as the database's own library says it, but for the password."""
+    code, out, _ = call("doctor", "--store", address)
+    assert code == 2
+    line = next(line for line in out.splitlines() if line.startswith("wrong store: "))
+    assert "refused" in line or "resolve" in line or "translate" in line or "not known" in line, line
+    assert "hush" not in out

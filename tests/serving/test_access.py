@@ -19,6 +19,8 @@ from tests import prepared
 from tests.dashboard.running import Server, ranker
 from tests.serving.running import serving, until
 
+from recurrank.cli.serve import check_options
+from recurrank.cli.serve import command as serve
 from recurrank.serving import auth
 from recurrank.serving.http import app, keyring
 from recurrank.serving.http.problems import Refused
@@ -369,6 +371,23 @@ def test_a_key_in_a_page_is_bound_to_a_ranker_an_origin_and_a_rate(tmp_path):
             assert http.post("/v1/feedback", json=reports[1:], headers=everything).json()[0]["status"] == "learned"
     finally:
         server.stop()
+
+
+@pytest.mark.parametrize(
+    ("given_as", "sent_as"),
+    [
+        ("https://Shop.Example:443", "https://shop.example"),
+        ("HTTP://shop.example:80", "http://shop.example"),
+        ("https://shop.example:8443", "https://shop.example:8443"),
+        ("http://[::1]:443", "http://[::1]:443"),
+    ],
+)
+def test_an_origin_is_kept_as_browsers_send_it(tmp_path, given_as, sent_as):
+    keys = auth.KeyFile(tmp_path / "keys")
+    auth.create(keys, "page", ["feedback"], origin=given_as)
+    assert keys.all()[0].bound("origin") == sent_as
+    options = serve.make_context("serve", ["--allow-origin", given_as]).params
+    assert check_options(**options).limits.origins == (sent_as,)
 
 
 @pytest.mark.parametrize(

@@ -40,9 +40,13 @@ Scrape = dict[str, dict[tuple, float]]
 
 
 def scrape(url: str) -> Scrape:
-    """What /metrics says: names, and values by labels."""
+    """What /metrics says: names, and values by labels. Nothing where no server answers, as in Prometheus."""
     found: Scrape = {}
-    for family in text_string_to_metric_families(httpx.get(f"{url}/metrics", timeout=30).text):
+    try:
+        text = httpx.get(f"{url}/metrics", timeout=30).text
+    except httpx.ConnectError:
+        return found
+    for family in text_string_to_metric_families(text):
         for sample in family.samples:
             found.setdefault(sample.name, {})[tuple(sorted(sample.labels.items()))] = sample.value
     return found
@@ -50,6 +54,8 @@ def scrape(url: str) -> Scrape:
 
 def fires(expression: str, before: Scrape, now: Scrape) -> bool:
     """Whether an alert's expression holds for any series. It understands as much of PromQL as the rules use."""
+    if found := re.fullmatch(r"absent\((\w+)\)", expression):
+        return found[1] not in now
     if " and " in expression:
         return all(fires(part, before, now) for part in expression.split(" and "))
     left, sign, right = re.fullmatch(r"(.+) ([<>]) (.+)", expression).groups()
@@ -275,6 +281,13 @@ def test_nobody_learns_while_another_session_has_the_lease(database):
     running.close()
 
 
+def test_no_server_answers(tmp_path):
+    running = Running(f"sqlite:///{tmp_path}/log.db")
+    assert not fires(RULES["RecurrankNoServer"], {}, scrape(running.url))
+    running.stop()
+    assert fires(RULES["RecurrankNoServer"], {}, scrape(running.url))
+
+
 def test_a_disk_that_is_nearly_full(tmp_path):
     """On a small disk in memory, in a namespace of the server's own."""
     disk = tmp_path / "disk"
@@ -293,7 +306,7 @@ def test_a_disk_that_is_nearly_full(tmp_path):
 
 
 def test_every_alert_has_a_fault():
-    assert set(RULES) == {*FAULTS, "RecurrankNobodyLearns", "RecurrankDiskFull"}
+    assert set(RULES) == {*FAULTS, "RecurrankNoServer", "RecurrankNobodyLearns", "RecurrankDiskFull"}
 
 
 def test_the_rules_and_the_dashboard_are_well_formed(tmp_path):

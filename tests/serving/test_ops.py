@@ -31,6 +31,16 @@ def test_the_unit(tmp_path):
         assert (done.returncode, done.stderr) == (0, "")
 
 
+def test_an_image_has_nothing_of_what_runs_beside_its_sources():
+    """Layers of an image are public to all who have it; what is removed later stays in them."""
+    rules = [line for line in (OPS.parent / ".dockerignore").read_text().splitlines() if not line.startswith("#")]
+    assert rules[0] == "*"
+    taken = [rule.removeprefix("!") for rule in rules if rule.startswith("!")]
+    assert set(taken) == {"src", "pyproject.toml", "README.md", "LICENSE"}  # what a wheel is built from
+    assert {"**/.env", "**/*.db*", "**/*.keys*"} <= set(rules[rules.index(f"!{taken[-1]}") :])
+    assert (OPS / "compose.yaml").read_text().count("context: ..") == 1  # where the file is looked for
+
+
 def test_compose():
     document = yaml.safe_load((OPS / "compose.yaml").read_text())
     servers = [document["services"][name] for name in ("one", "two")]

@@ -85,6 +85,7 @@ class Checked(NamedTuple):
 
 def check_options(**options: Any) -> Checked:
     """What the options of ``recurrank serve`` say, as click has read them; ValueError for what a server refuses."""
+    from recurrank.serving.auth import spelled_origin
     from recurrank.serving.http.connections import Crowd
     from recurrank.serving.http.gate import Limits
 
@@ -97,7 +98,7 @@ def check_options(**options: Any) -> Checked:
         catalogue=options["max_catalogue"] << 20,
         rate=rate,
         hosts=("127.0.0.1", "localhost", "[::1]", *(name.lower() for name in names)),
-        origins=tuple(options["allow_origin"]),
+        origins=tuple(map(spelled_origin, options["allow_origin"])),
     )
     crowd = Crowd(connections=most, per_address=max(1, most // 2), waiting=options["max_waiting"])
     return Checked(limits, crowd, _policy(options["retain"], options["archive"]))

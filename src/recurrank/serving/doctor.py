@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+import re
 import resource
 import sqlite3
 import stat
@@ -14,6 +15,7 @@ from contextlib import closing
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Literal, NamedTuple
+from urllib.parse import unquote
 
 from recurrank import __version__
 from recurrank.serving.archive import Archive
@@ -44,26 +46,39 @@ def examine(address: str, archive: str | None = None, host: str = "127.0.0.1") -
     yield Check("version", "ok", f"recurrank {__version__}, Python {platform.python_version()}, {_versions()}")
     yield _files()
     yield _cache()
-    yield from _guarded("keys", lambda: _keys(address, host))
+    yield from _guarded("keys", address, lambda: _keys(address, host))
     try:
         store = open_store(address, read_only=True) if _there(address) else None
     except (ValueError, StoreError) as error:
-        yield Check("store", "wrong", str(error))
+        yield Check("store", "wrong", _why(error, address))
         return
     if store is None:
         yield Check("store", "look", f"there is no file {path_of(address)} yet; a server makes it")
         return
     with closing(store):
         for name, check in (("store", _store), ("clock", _clock), ("disk", _disk)):
-            yield from _guarded(name, lambda check=check: check(store))  # type: ignore[misc]
-        yield from _guarded("archive", lambda: _archive(store, archive))
+            yield from _guarded(name, address, lambda check=check: check(store))  # type: ignore[misc]
+        yield from _guarded("archive", address, lambda: _archive(store, archive))
 
 
-def _guarded(name: str, check: Callable[[], Check]) -> Iterator[Check]:
+def _guarded(name: str, address: str, check: Callable[[], Check]) -> Iterator[Check]:
     try:
         yield check()
     except (ValueError, OSError, StoreError) as error:
-        yield Check(name, "wrong", " ".join(str(error).split()))
+        yield Check(name, "wrong", _why(error, address))
+
+
+def _why(error: Exception, address: str) -> str:
+    """In one line, with what the database itself said, which a server leaves out of its log; without the password."""
+    said, cause = str(error), error.__cause__
+    if isinstance(error, StoreError) and cause is not None and str(cause) not in said:
+        said += f": {cause}"
+    _, _, place = address.partition("://")
+    inside = place.rpartition("@")[0].partition(":")[2]  # an address that is spelled wrongly is cut in other places
+    given = {inside, *re.split("[@/:?#]", inside), *re.findall(r"password=([^&\s]+)", place)}
+    for secret in sorted(given | {unquote(one) for one in given}, key=len, reverse=True):
+        said = said.replace(secret, "***") if secret else said
+    return " ".join(said.split())
 
 
 def _there(address: str) -> bool:
