@@ -45,19 +45,7 @@ def restore(source: Path, address: str, at: str | None = None, archive: str | No
     ``archive`` is where the log's archive is, if not where the store says. ValueError, and nothing is made, for what cannot be
     restored.
     """
-    if address.startswith(("postgresql://", "postgres://")):
-        raise ValueError("store: PostgreSQL has its own ways to restore a database; use pg_restore, see the handbook")
-    if not address.startswith(SCHEME):
-        raise ValueError(f"store: {address!r} is not a file; give sqlite:///recurrank.db")
-    path = path_of(address)
-    keys, keys_to = source.with_name(source.name + ".keys"), path.with_name(path.name + ".keys")
-    if not source.is_file():
-        raise ValueError(f"{source}: there is no such file; give what `recurrank backup` wrote")
-    if not path.absolute().parent.is_dir():
-        raise ValueError(f"{path}: its folder does not exist; make it first")
-    for taken in (path, keys_to, path.with_name(path.name + "-wal")):
-        if taken.exists():
-            raise ValueError(f"{taken}: it is there already; stop its server and move it away first")
+    path, keys, keys_to = _places(source, address)
     partial, put_back = path.with_name(path.name + ".partial"), 0
     try:
         shutil.copy(source, partial)
@@ -83,6 +71,24 @@ def restore(source: Path, address: str, at: str | None = None, archive: str | No
         for left in ("", "-wal", "-shm", "-journal"):
             partial.with_name(partial.name + left).unlink(missing_ok=True)
     return Restored(path, until, last - until, keys_to.is_file(), put_back)
+
+
+def _places(source: Path, address: str) -> tuple[Path, Path, Path]:
+    """The file to be made, the backup's keys and where they go; ValueError where nothing can be made."""
+    if address.startswith(("postgresql://", "postgres://")):
+        raise ValueError("store: PostgreSQL has its own ways to restore a database; use pg_restore, see the handbook")
+    if not address.startswith(SCHEME):
+        raise ValueError(f"store: {address!r} is not a file; give sqlite:///recurrank.db")
+    path = path_of(address)
+    keys, keys_to = source.with_name(source.name + ".keys"), path.with_name(path.name + ".keys")
+    if not source.is_file():
+        raise ValueError(f"{source}: there is no such file; give what `recurrank backup` wrote")
+    if not path.absolute().parent.is_dir():
+        raise ValueError(f"{path}: its folder does not exist; make it first")
+    for taken in (path, keys_to, path.with_name(path.name + "-wal")):
+        if taken.exists():
+            raise ValueError(f"{taken}: it is there already; stop its server and move it away first")
+    return path, keys, keys_to
 
 
 def _floor(database: sqlite3.Connection) -> Floor:
