@@ -338,7 +338,7 @@ def test_beside_a_baseline(tmp_path):
         assert {one.arm for one in ranked} == {"ranker", "baseline"}
         assert all(one.items == ["new", "i1", "i2"] for one in ranked if one.arm == "baseline")
         shown = next(f"visitor {number}" for number, one in enumerate(ranked) if one.arm == "baseline")
-        with pytest.raises(ValueError, match="baseline: 'i0' is not an item of this ranker"):
+        with pytest.raises(ValueError, match="baseline: 'i0' is not among the items that can be shown here"):
             service.rank("shop", asked=Asked(baseline=["new", "i1", "i0"], subject=shown))
         assert erase(service.store, "visitor 3").log == 1
         events = [event for event in service.store.events(0, 100) if event.kind == Kind.SERVED]
