@@ -6,10 +6,9 @@ from collections.abc import Callable, Container, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from msgspec import structs
 
 from recurrank.rollout import team_draft
-from recurrank.serving.trial import Trial
+from recurrank.serving.trial import Arm, Trial
 
 MISSING = "baseline: missing; the ranker's mode is {mode!r}, which needs the order that would be shown without it"
 NOBODY = 0.5
@@ -32,6 +31,8 @@ class Baseline(NamedTuple):
 
     def around(self, order: Sequence[str]) -> list[str]:
         """A slate of items for the free positions, and the pinned ones."""
+        if not self.pinned:
+            return list(order[: self.size])
         rest = iter(order)
         return [self.pinned[k] if k in self.pinned else next(rest) for k in range(self.size)]
 
@@ -50,16 +51,19 @@ def allowed(
     given: Sequence[str], size: int, here: Container[Any], pinned: Mapping[int, str] | None = None, out: Container[str] = ()
 ) -> Baseline:
     """A baseline without the items that stand ``out`` of it; ValueError where the rest is unknown ``here`` or too short."""
-    pinned = pinned or {}
-    fixed = set(pinned.values())
-    order = [name for name in given if name not in out and name not in fixed]
+    order, pinned = given, pinned or {}
+    if pinned or out:
+        fixed = set(pinned.values())
+        order = [name for name in given if name not in out and name not in fixed]
     free, which = size - len(pinned), " that are neither excluded nor pinned" if len(order) < len(given) else ""
     if len(order) < free:
         raise ValueError(f"baseline: {len(order)} items{which}; give at least {free}, one per position")
-    for name in order[:free]:
-        if name not in here:
-            raise ValueError(f"baseline: {name!r} is not among the items that can be shown here; leave it out")
-    return Baseline([name for name in order if name in here], pinned, size)
+    if not all(map(here.__contains__, order[:free])):
+        unknown = next(name for name in order if name not in here)
+        raise ValueError(f"baseline: {unknown!r} is not among the items that can be shown here; leave it out")
+    if len(order) > free:
+        order = [name for name in order if name in here]
+    return Baseline(order, pinned, size)
 
 
 def drafted(
@@ -73,22 +77,22 @@ def drafted(
 
 
 def compose(
-    arm: str,
-    trial: Trial,
+    beside: tuple[str | None, Arm, int | None],
     baseline: Baseline,
     ranked: Callable[[], list[str]],
     shadow: bool,
     rng: np.random.Generator,
 ) -> tuple[list[str], Trial]:
-    """The items of a slate that is not the ranker's alone; ``ranked`` says what the ranker would show.
+    """The items of a slate that is not the ranker's alone; ``beside`` are its subject, arm and unit.
 
-    In shadow mode the answer says what that is. Pinned positions are not drafted.
+    ``ranked`` says what the ranker would show. In shadow mode the answer says that. Pinned positions are not drafted.
     """
-    if arm != "interleaved":
-        return baseline.around(baseline.order), structs.replace(trial, arm="baseline", would_show=ranked() if shadow else None)
+    subject, arm, unit = beside
+    if arm == "baseline":
+        return baseline.around(baseline.order), Trial(subject, arm, ranked() if shadow else None, unit=unit)
     fixed = set(baseline.pinned.values())
     ours = [name for name in ranked() if name not in fixed]
     names, share = drafted(ours, baseline.order, baseline.size - len(baseline.pinned), rng)
     shares = iter(share)
     credit = [NOBODY if k in baseline.pinned else next(shares) for k in range(baseline.size)]
-    return baseline.around(names), structs.replace(trial, arm="interleaved", credit=credit)
+    return baseline.around(names), Trial(subject, arm, None, credit, unit=unit)

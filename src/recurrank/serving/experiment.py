@@ -31,6 +31,7 @@ POINTS = 64
 """Moments of a comparison that are kept, to be drawn; when there are more, every other one is forgotten."""
 FIRST = 16
 """Slates between two such moments, at first."""
+SERVED, ROLLOUT, ANSWERED = int(Kind.SERVED), int(Kind.ROLLOUT), (int(Kind.LEARNED), int(Kind.DROPPED))
 
 Mode = Literal["full", "shadow", "share", "interleave"]
 
@@ -85,7 +86,8 @@ class Rollout(NamedTuple):
     @property
     def share(self) -> float:
         """The share of the subjects that get the ranker now, in mode ``share``."""
-        return self.settings.shares[min(self.step, len(self.settings.shares) - 1)]
+        settings = self.settings
+        return settings.share if settings.budget is UNSET else settings.shares[min(self.step, len(settings.shares) - 1)]
 
     @property
     def next_share(self) -> float | None:
@@ -116,19 +118,15 @@ class Rollout(NamedTuple):
                 found = Rollout(turn.settings, turn.stopped, event.seq, since, turn.step)
         return found
 
-    def arm(self, ranker: str, subject: str | None, slate: str) -> trial.Arm:
-        """Whose order a slate shows; by its subject, or by its own id where there is none."""
-        mode = self.settings.mode
+    def assign(self, ranker: str, subject: str | None, slate: str) -> tuple[trial.Arm, int | None]:
+        """Whose order a slate shows, by its subject, or by its own id where there is none; and what the subject counts as."""
+        mode, experiment = self.settings.mode, self.settings.experiment or ranker
         if self.stopped is not None or mode == "shadow":
-            return "baseline"
+            return "baseline", None
+        unit = None if subject is None else unit_of(subject, experiment)
         if mode == "interleave":
-            return "interleaved"
-        return arm_of(slate if subject is None else subject, self.share, self.settings.experiment or ranker)
-
-    def unit(self, ranker: str, subject: str | None) -> int | None:
-        """What a subject counts as, once, where both arms are compared."""
-        compared = self.settings.mode in ("share", "interleave") and self.stopped is None
-        return unit_of(subject, self.settings.experiment or ranker) if compared and subject is not None else None
+            return "interleaved", unit
+        return arm_of(slate if subject is None else subject, self.share, experiment), unit
 
 
 def turned(settings: RolloutSettings, stopped: str | None = None, step: int = 0) -> bytes:
@@ -182,7 +180,7 @@ class Experiment:
     def apply(self, events: Sequence[Event]) -> None:
         """Take in events of the ranker that were not taken in before, in order."""
         for event in events:
-            if event.kind == Kind.ROLLOUT:
+            if event.kind == ROLLOUT:
                 since = self.rollout.since
                 self.rollout = self.rollout.after([event])
                 if self.rollout.since != since:
@@ -194,11 +192,11 @@ class Experiment:
 
     def _take(self, event: Event) -> None:
         """An event of a slate that something stands beside."""
-        if event.kind == Kind.SERVED:
+        if event.kind == SERVED:
             what = trial.trial_of(event.payload)
             if what.arm and self.rollout.stopped is None:
                 self.order.serve(event.seq, what.unit)
-        elif event.kind in (Kind.LEARNED, Kind.DROPPED):
+        elif event.kind in ANSWERED:
             for found in self.order.answer(event.served, *self._outcome(event)):
                 self._count(*found)
 

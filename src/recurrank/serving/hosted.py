@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from msgspec import structs
 
 from recurrank._arrays import Ints
 from recurrank.catalogue import Catalogue
@@ -172,13 +171,13 @@ class HostedRanker:
         subject = None if asked is None else asked.subject
         if mode.full:
             return self._beside(self.draw(asked), Trial(subject) if subject is not None else None, changed)
-        name = self.stored.name
-        arm, trial, wanted = mode.arm(name, subject, slate), Trial(subject, unit=mode.unit(name, subject)), asked or Asked()
+        arm, unit = mode.assign(self.stored.name, subject, slate)
+        wanted = asked or Asked()
         baseline = self._allowed(wanted, checked_baseline(wanted.baseline, mode.settings.mode))
         if arm == "ranker":
-            return self._beside(self.draw(asked), structs.replace(trial, arm=arm), changed)
+            return self._beside(self.draw(asked), Trial(subject, arm, unit=unit), changed)
         shadow = mode.settings.mode == "shadow"
-        names, trial = compose(arm, trial, baseline, lambda: self.would_show(asked), shadow, self._drafts)
+        names, trial = compose((subject, arm, unit), baseline, lambda: self.would_show(asked), shadow, self._drafts)
         return self._beside(self.foreign(wanted, names), trial, changed)
 
     @staticmethod
@@ -188,7 +187,6 @@ class HostedRanker:
 
     def _allowed(self, asked: Asked, baseline: Sequence[str]) -> Baseline:
         """What may be shown of a baseline; the same is asked of it whichever order is shown then."""
-        self._check_plain(asked)
         return allowed(baseline, self.spec.positions, self.index)
 
     @functools.cached_property
@@ -198,6 +196,7 @@ class HostedRanker:
 
     def foreign(self, asked: Asked, names: Sequence[str]) -> Drawn:
         """A slate of items that somebody else has put into order; ValueError for one that is not in the catalogue."""
+        self._check_plain(asked)
         index, shown = self.index, list(names)
         try:
             items = [index[name] for name in shown]

@@ -79,10 +79,10 @@ class HostedStock(HostedRanker):
     # ------------------------------------------------------------------------------------------------ slates
 
     def _allowed(self, asked: Asked, baseline: Sequence[str]) -> Baseline:
-        self._check_plain(asked)
         return allowed(baseline, self.spec.positions, self.stocked.stock.index)
 
     def foreign(self, asked: Asked, names: Sequence[str]) -> Drawn:
+        self._check_plain(asked)
         stock, shown = self.stocked.stock, list(names)
         try:
             items = [stock.index[name] for name in shown]

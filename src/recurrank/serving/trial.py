@@ -52,10 +52,10 @@ _encode, _unpack = msgspec.msgpack.Encoder().encode, msgspec.msgpack.Decoder(Tri
 
 def _pack(trial: Trial) -> bytes:
     """Without last fields that say nothing, as older versions wrote it: links of the chain are made of these bytes."""
-    fields = [trial.subject, trial.arm, trial.would_show, trial.credit, trial.salt, trial.names, trial.unit]
-    if trial.unit is None:
-        fields = fields[: 5 if trial.names is None else 6]
-    return _encode(fields)
+    if trial.unit is not None:
+        return _encode(trial)
+    fields = [trial.subject, trial.arm, trial.would_show, trial.credit, trial.salt]
+    return _encode(fields if trial.names is None else [*fields, trial.names])
 
 
 def attach(slate: bytes, trial: Trial) -> bytes:
