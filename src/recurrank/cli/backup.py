@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import click
 
 from recurrank.cli.keys import store_option
 from recurrank.cli.shared import json_option, print_json
+
+LOWEST = 19
+"""The priority of a copy: a busy server's requests come first."""
 
 
 @click.command()
@@ -19,10 +25,26 @@ def command(to: Path, store: str, as_json: bool) -> None:
 
     Copying recurrank.db by other means loses what is in recurrank.db-wal. For PostgreSQL use pg_dump.
     """
-    from recurrank.serving.backup import backup
+    with _politely():
+        from recurrank.serving.backup import backup
 
-    made = backup(store, to)
+        made = backup(store, to)
     if as_json:
         print_json({"path": str(made.path), "events": made.events, "keys": made.keys})
     else:
         click.echo(f"{made.events:,} events{' and the keys' if made.keys else ''}: {made.path}")
+
+
+@contextmanager
+def _politely() -> Iterator[None]:
+    """At the lowest priority, where the system has such a thing; only root gets the old one back."""
+    if not hasattr(os, "setpriority"):  # Windows
+        yield
+        return
+    before = os.getpriority(os.PRIO_PROCESS, 0)
+    os.setpriority(os.PRIO_PROCESS, 0, LOWEST)
+    try:
+        yield
+    finally:
+        with suppress(PermissionError):
+            os.setpriority(os.PRIO_PROCESS, 0, before)
