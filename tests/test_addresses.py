@@ -10,8 +10,8 @@ from numba import njit
 
 import recurrank as rr
 from recurrank._addresses import Packed, call
-from recurrank._compiled import addressed
-from recurrank.rankers.ranker import Ranker
+from recurrank._compiled import addressed, hot
+from recurrank.rankers.ranker import Ranker, register_state
 
 
 class Inner(NamedTuple):
@@ -104,6 +104,59 @@ def test_a_state_that_is_not_made_of_arrays_is_refused_in_one_line():
     ranker = Undecided(np.eye(3), positions=2, rounds=10)
     with pytest.raises(ValueError, match=r"^undecided: of its state a bool cannot be handed over .*; make it of arrays$"):
         ranker.rank()
+
+
+class Counted(NamedTuple):
+    shown: np.ndarray
+
+
+@hot
+def show_any(s, rng, slate):
+    """It reads the generator and the state, under another name."""
+    first = int(rng.random() * len(s.shown))
+    for k in range(len(slate.items)):
+        slate.items[k] = (first + k) % len(s.shown)
+
+
+@hot
+def count(mine, slate, clicks):
+    for k in range(len(clicks)):
+        mine.shown[slate.items[k]] += 1
+    return False
+
+
+class Named(Ranker):
+    name, reference, believes, uses_features, regret_bound = "named", "a test", "nothing", False, "none"
+    compiled_rank, compiled_learn = show_any, count
+
+    def __init__(self, features, positions, rounds, seed=None):
+        super().__init__(features, positions, rounds, seed)
+        self.state = Counted(np.zeros(len(self.catalogue)))
+
+
+@hot
+def show_first(state, rng, slate):
+    """It reads the generator alone."""
+    for k in range(len(slate.items)):
+        slate.items[k] = k
+    if rng.random() < 0.5:
+        slate.items[0], slate.items[1] = 1, 0
+
+
+class Stateless(Named):
+    name = "stateless"
+    compiled_rank = show_first
+
+
+def test_functions_may_call_their_state_as_they_like_and_need_not_read_it():
+    register_state(Counted, Named)
+    for kind in (Named, Stateless):
+        ranker = kind(np.eye(5), positions=2, rounds=10, seed=0)
+        slates = [ranker.rank() for _ in range(40)]
+        for slate in slates:
+            ranker.learn(slate, [True, False])
+        assert ranker.state.shown.sum() == 80
+        assert len({tuple(slate.items.tolist()) for slate in slates}) == (5 if kind is Named else 2)
 
 
 def test_from_python_a_function_is_called_as_it_is():

@@ -42,7 +42,7 @@ def test_what_has_counted_is_always_a_beginning_of_what_was_served(clicks, rando
         again.unpack(order.pack())
         assert again.pack() == order.pack()
         order = again
-    assert list(order.answer(0, 1)) == []  # twice is once
+    assert list(order.answer(0, 1)) == []  # it has been answered
 
 
 @pytest.mark.parametrize("count", [0, 1, 100, 2 * FEW])

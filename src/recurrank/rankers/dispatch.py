@@ -94,10 +94,10 @@ class Folding(NamedTuple):
 
 
 class _Given(NamedTuple):
-    """All that the functions of an algorithm work on; 0 in place of what they do not read."""
+    """All that the functions of an algorithm work on; 0 in place of a state that they do not read."""
 
     round: Round
-    rng: Any
+    rng: np.random.Generator
     state: Any
 
 
@@ -174,7 +174,7 @@ class Calls:
     @functools.cached_property
     def _stateless(self) -> Packed:
         """For functions that do not read the state: they are compiled once for all algorithms."""
-        return Packed(_Given(self.round, 0, 0))
+        return Packed(_Given(self.round, self.rng, 0))
 
 
 @loop
@@ -194,8 +194,11 @@ def once(function: Any) -> int:
 
 @functools.cache
 def _reads_state(function: Any) -> bool:
-    named = [one.argval for one in dis.get_instructions(interpreted(function))]
-    return any("state" in (one if isinstance(one, tuple) else (one,)) for one in named)
+    """Whether a function names its first parameter, however that is called."""
+    plain: Any = interpreted(function)
+    state = plain.__code__.co_varnames[0]
+    named = [one.argval for one in dis.get_instructions(plain)]
+    return any(state in (one if isinstance(one, tuple) else (one,)) for one in named)
 
 
 @functools.cache
