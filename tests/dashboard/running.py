@@ -40,9 +40,17 @@ class Server:
         self.running = InThread(self.app, lifespan="off")
         self.url, self.port = self.running.url, self.running.port
 
+    def disconnect(self) -> None:
+        """Nobody can reach it."""
+        self.running.stop()
+
+    def connect(self) -> None:
+        """It can be reached again, at the same address."""
+        self.running = InThread(self.app, self.port, lifespan="off")
+
     def stop(self) -> None:
         self.pages.stop()
-        self.running.stop()
+        self.disconnect()
         self.app.stop()
         self.service.close()
 

@@ -27,11 +27,12 @@ SECRET = re.compile(r"rk_[A-Za-z0-9_-]{20,}")
 
 
 class InThread:
-    """An application behind a real server in a thread, on a port of its own."""
+    """An application behind a real server in a thread, on a port of its own or a given one."""
 
-    def __init__(self, app, **config) -> None:
+    def __init__(self, app, port: int = 0, **config) -> None:
         with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
+            free.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            free.bind(("127.0.0.1", port))
             self.port = free.getsockname()[1]
         self.server = uvicorn.Server(uvicorn.Config(app, host="127.0.0.1", port=self.port, log_level="error", **config))
         self.thread = threading.Thread(target=self.server.run)
