@@ -59,9 +59,8 @@ class Settings(NamedTuple):
     """How often things happen, in seconds and events."""
 
     refresh: float = 0.1  # a view is renewed after so many seconds, if something was learned,
-    renew: int = (
-        16  # or after so many events; never sooner than 20 times the processor time that renewing takes, up to a second
-    )
+    renew: int = 16  # or after so many events,
+    pause: float = 20.0  # but never sooner than so many times the processor time that renewing takes, up to a second
     poll: float = 0.02  # how often the learner reads the log: in large pieces, so that it does not disturb requests
     snapshot_events: int = 100_000
     snapshot_seconds: float = 60.0  # and twice a second where other servers wait for it
@@ -268,7 +267,7 @@ class HostedRanker:
     def wants_renewal(self, now: float, settings: Settings) -> bool:
         """Whether the view is so far behind what was learned that it should be replaced."""
         patience = 0.0 if self.fold.seq - self._version >= settings.renew else settings.refresh
-        return self._dirty and now - self._refreshed >= max(patience, min(1.0, 20 * self._effort))
+        return self._dirty and now - self._refreshed >= max(patience, min(1.0, settings.pause * self._effort))
 
     def renew(self, seed: np.random.SeedSequence, now: float) -> None:
         """Rank with a copy of what was learned from now on."""
