@@ -62,6 +62,20 @@ def test_bad_input_is_one_line():
         rr.compare("nobody", **SMALL)
     with pytest.raises(ValueError, match="clicks: 'never' is not a click model"):
         rr.compare("random", "never", **SMALL)
+    ranker = rr.rankers.make("random", features=np.eye(5), positions=2, rounds=100, seed=0)
+    for given in (ranker, [ranker], [type(ranker)], type(ranker)):
+        with pytest.raises(ValueError, match=r"^rankers: \w+ is not a name; give its name, 'random'"):
+            rr.compare(given, **SMALL)
+    with pytest.raises(ValueError, match=r"^clicks: Cascade is not a name"):
+        rr.compare("random", [rr.clicks.Cascade([0.5, 0.4])], **SMALL)
+    with pytest.raises(ValueError, match=r"^clicks: none given; give one name or more"):
+        rr.compare("random", [], **SMALL)
+    with pytest.raises(ValueError, match=r"^rankers: none given"):
+        rr.compare(" , ", **SMALL)
+    with pytest.raises(ValueError, match=r"^features: ndarray is not a file; give the path"):
+        rr.compare("random", features=np.eye(5))
+    with pytest.raises(ValueError, match=r"^jobs: 'x' is not a number of processes"):
+        rr.compare("random", **{**SMALL, "jobs": "x"})
 
 
 def test_a_run_as_a_frame_and_in_a_notebook():

@@ -15,6 +15,7 @@ from tests.dask_cluster import Cluster
 
 from recurrank.cli import group, main
 from recurrank.experiments import field
+from recurrank.experiments.experiment import Result
 from recurrank.experiments.ranks import Ranks, draw_ranks, mean_ranks
 
 
@@ -193,3 +194,18 @@ def test_a_dask_cluster_gives_the_same_tables_and_a_users_ranker_is_in_them(tmp_
     tables = [[(row["ranker"], row["rank"], row["lost_mean"]) for row in json.loads(one.stdout)] for one in done]
     assert tables[0] == tables[1]
     assert {row[0] for row in tables[0]} == {"random", "mine"}
+
+
+def test_runs_on_the_same_documents_are_one_problem():
+    """Repeated runs on one file of judged queries are no independent data sets; on synthetic problems each run is one."""
+    rng = np.random.default_rng(0)
+
+    def row(environment, ranker, run):
+        value = float(rng.random())
+        regret, measures = np.array([value]), {"ndcg": [value]}
+        name, size = f"{environment}/{ranker}/{run}", (10, 2, 3, 100)
+        return Result(name, environment, ranker, run, *size, "", "", np.array([100]), regret, 0, 1.0, "", measures)
+
+    results = [row(users, name, run) for users in ("perfect", "navigational") for name in ("a", "b") for run in range(5)]
+    assert field.ranks_of("documents", results).blocks == 2
+    assert field.ranks_of("requests", results).blocks == 10

@@ -77,7 +77,52 @@ def test_runs_meet_the_same_queries_and_differ_from_each_other(files):
 
 def test_maps(files, tmp_path):
     run(files / "train.txt", *COMMON, "--users", "perfect", "--maps", tmp_path, "--json")
-    assert (tmp_path / "train.txt.map" / "features.npy").is_file()
+    assert len(list(tmp_path.glob("train.txt-*.map/features.npy"))) == 1
+
+
+def test_maps_of_files_with_the_same_name_are_apart(files, tmp_path):
+    other = tmp_path / "other" / "train.txt"
+    other.parent.mkdir()
+    other.write_text((files / "train.txt").read_text().replace("qid:1 ", "qid:100 "))
+    first = queries.open_file(str(files / "train.txt"), str(tmp_path / "maps"))
+    second = queries.open_file(str(other), str(tmp_path / "maps"))
+    assert 100 in second.queries
+    assert 100 not in first.queries
+    assert len(list((tmp_path / "maps").iterdir())) == 2
+
+
+def test_one_run_has_no_standard_error(files, tmp_path):
+    arguments = (files / "train.txt", "--rankers", "pdgd", "--impressions", 50, "--jobs", 1, "--users", "perfect", "--runs", 1)
+    [row] = json.loads(run(*arguments, "--out", tmp_path, "--json"))
+    assert (row["ndcg_se"], row["online_se"], row["lost_se"]) == (None, None, None)
+    assert (tmp_path / "ndcg.tex").read_text().count(" & -") == 3
+    assert re.search(r"│ +- │", run(*arguments))
+    page = (tmp_path / "report.html").read_text()
+    assert 'href="ndcg.png"' in page
+    assert 'href="ndcg.tex"' in page
+
+
+def test_users_are_those_of_the_highest_label_of_both_files(files, tmp_path):
+    """A sample whose labels happen to end at 2 is of a collection with labels to 4."""
+    low = tmp_path / "low.txt"
+    low.write_text("".join(line for line in (files / "train.txt").read_text().splitlines(True) if line[0] in "012"))
+    suite = queries.suite(low, files / "test.txt", rankers="pdgd", users="perfect,navigational:top=4", impressions=5, runs=1)
+    assert [one.environment.source.top for one in suite.experiments] == [4, 4]
+    assert queries.parse_users("perfect", 4, 10).click.tolist() == [0, 0.2, 0.4, 0.8, 1]
+    assert queries.parse_users("perfect:top=4", 2, 10).click.tolist() == [0, 0.2, 0.4, 0.8, 1]
+    assert "labels 0 to 4" in suite.experiments[0].environment.source.data
+
+
+def test_intervals_and_tests_of_ndcg(files):
+    found = queries.suite(files / "train.txt", rankers="pdgd,dbgd", users="perfect", impressions=30, runs=3).run(jobs=1)
+    final = {key: [row.measures["ndcg"][-1] for row in found.results if row.ranker == key] for key in ("pdgd", "dbgd")}
+    assert found.intervals(measure="ndcg")["perfect", "pdgd"].mean == pytest.approx(np.mean(final["pdgd"]))
+    gap = np.mean(final["pdgd"]) - np.mean(final["dbgd"])
+    assert found.tests(measure="ndcg")[0].difference == pytest.approx(gap)
+    assert found.differences("bootstrap", measure="ndcg")[0].mean == pytest.approx(gap)
+    assert "ndcg" in found.to_latex(measure="ndcg")
+    with pytest.raises(ValueError, match=r"^measure: 'clicks' is unknown here; choose from regret, ndcg, online"):
+        found.intervals(measure="clicks")
 
 
 @pytest.mark.parametrize(
@@ -85,12 +130,22 @@ def test_maps(files, tmp_path):
     [
         (("nowhere.txt",), "nowhere.txt: no such file"),
         (("{}/train.txt", "--test", "nowhere.txt"), "nowhere.txt: no such file"),
-        (("{}/train.txt", "--rankers", "recurrank"), "rankers: 'recurrank' is unknown; choose from anchored"),
+        (("{}/train.txt", "--rankers", "recurrank"), "rankers: 'recurrank' does not rank requests; choose from anchored"),
+        (("{}/train.txt", "--rankers", "nobody"), "rankers: 'nobody' is unknown; choose from anchored"),
+        (("{}/train.txt", "--rankers", "pdgd:dim=3"), "rankers: 'pdgd:dim=3': dim follows from the requests; leave it out"),
+        (
+            ("{}/train.txt", "--rankers", "mgd:candidates=2.5"),
+            "2.5 is not a whole number; give a whole number of at least 1",
+        ),
+        (("{}/train.txt", "--rankers", "pmgd:candidates=many"), "candidates: 'many' is not a whole number"),
+        (("{}/train.txt", "--rankers", "pdgd:learning_rate=T^5000"), "learning_rate: T^5000 is too large for 10,000 rounds"),
+        (("{}/train.txt", "--rankers", "pdgd:learning_rate=T^.."), "learning_rate: 'T^..' is not a number"),
         (("{}/train.txt", "--rankers", "pdgd:speed=1"), "'speed' is not an option"),
         (("{}/train.txt", "--rankers", "pdgd:learning_rate=-1"), "learning_rate: "),
         (("{}/train.txt", "--users", "nobody"), "users: 'nobody' is unknown"),
         (("{}/train.txt", "--users", "perfect:leave=never"), "leave: 'never'"),
         (("{}/train.txt", "--users", "perfect:stop=1"), "'stop' is not an option"),
+        (("{}/train.txt", "--users", "perfect:top=2"), "top: 2 is too small; give an integer of at least 4"),
         (("{}/train.txt", "--impressions", "0"), "impressions: 0 is too small"),
         (("{}/train.txt", "--runs", "0"), "runs: 0 is too small"),
     ],

@@ -38,6 +38,8 @@ def test_the_command_prints_a_table(capsys):
     ("settings", "line"),
     [
         ({"rankers": "balanced"}, "rankers: 'balanced' does not rank requests"),
+        ({"rankers": "club-cascade:context=2"}, "rankers: 'club-cascade:context=2': context follows from the requests"),
+        ({"rankers": "club-cascade:users=0"}, "users: "),
         ({"environments": "x"}, "environments: 'x' is unknown"),
         ({"runs": 0}, "runs: "),
         ({"rounds": 0}, "rounds: "),
@@ -46,3 +48,8 @@ def test_the_command_prints_a_table(capsys):
 def test_bad_settings(settings, line):
     with pytest.raises(ValueError, match=f"^{line}"):
         requests.suite(**settings)
+
+
+def test_options_of_rankers():
+    found = requests.suite("club-cascade:users=3,anchored:ridge=2", "users", runs=1, rounds=40).run(jobs=1)
+    assert [row.ranker for row in found.rows] == ["club-cascade:users=3", "anchored:ridge=2"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import click
 import numpy as np
@@ -12,9 +12,11 @@ import pytest
 
 import recurrank as rr
 from recurrank.cli import main
-from recurrank.experiments import compare, paper
-from recurrank.experiments.experiment import Environment
+from recurrank.experiments import compare, paper, requests
+from recurrank.experiments.experiment import Environment, code_of
+from recurrank.experiments.requests import RequestSource
 from recurrank.experiments.suite import Suite
+from recurrank.requests import Clusters
 
 SMALL = {"positions": 3, "rounds": 300, "runs": 2, "items": 30, "dim": 3}
 
@@ -36,6 +38,36 @@ def test_the_command_only_parses_and_prints(capsys, tmp_path):
     assert not said
     suite.run(tmp_path, jobs=1, say=said.append)
     assert said == [f"4 of 4 runs were finished before, in {tmp_path}; delete it to run them again"]
+
+
+def test_rows_of_another_problem_are_not_reused(tmp_path):
+    """Not with other items, dimensions, positions or users, though the rows have the same names."""
+
+    def lost(**changed) -> float:
+        return compare.suite("random", **{"clicks": "cascade", **SMALL, **changed}).run(tmp_path, jobs=1).rows[0].regret_mean
+
+    first = lost()
+    others = [lost(items=40), lost(dim=5), lost(positions=4), lost(clicks="cascade")]
+    assert len({first, *others}) == 4
+    assert others[3] == first
+    requests_of = requests.suite("anchored", "cascade", runs=1, rounds=50)
+    [known] = [one.environment for one in requests_of.experiments]
+    small, other = (Clusters(items=60, clusters=3, candidates=10, seed=seed) for seed in (0, 1))
+    ids = {
+        code_of(replace(requests_of.experiments[0], environment=replace(known, source=RequestSource(stream, clicks))))
+        for stream in (small, other)
+        for clicks in ("cascade", "position")
+    }
+    assert len(ids) == 4
+    assert code_of(requests_of.experiments[0]) == code_of(
+        requests.suite("anchored", "cascade", runs=1, rounds=50).experiments[0]
+    )
+
+
+def test_a_ranker_that_takes_no_context_from_a_catalogue_is_refused():
+    """It used to read beyond the end of an array."""
+    with pytest.raises(ValueError, match=r"^context: 'club-cascade' needs one with every request; simulate it with requests"):
+        compare.suite("club-cascade:context=1", **SMALL).run(jobs=1)
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 import recurrank as rr
 from recurrank.queries import letor
+from recurrank.queries.metrics import ndcg
 
 
 def literal(text, normalise=True):
@@ -186,3 +187,37 @@ def test_two_files_of_one_collection():
     assert narrow.widened(1) is narrow
     with pytest.raises(ValueError, match=r"^dim: 1 is less"):
         narrow.widened(3).widened(1)
+
+
+def test_a_change_anywhere_in_a_file_is_noticed(tmp_path):
+    """Also in the middle of a large one: the map is made anew."""
+    path, line = tmp_path / "large.txt", "1 qid:{} 1:0.123456789012345 2:0.123456789012345 3:0.123456789012345\n"
+    text = "".join(line.format(n // 4) for n in range(50_000))
+    path.write_text(text)
+    before = rr.queries.read(path, tmp_path / "map").labels.sum()
+    middle = len(text) // 2
+    at = text.index("\n", middle) + 1
+    path.write_text(text[:at] + "0" + text[at + 1 :])
+    assert rr.queries.read(path, tmp_path / "map").labels.sum() == before - 1
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, 1e300])
+def test_features_that_are_not_numbers_are_refused(bad):
+    with pytest.raises(ValueError, match=r"^features: some are NaN, infinite or too large"):
+        rr.queries.Queries(np.array([[0.0, 1.0], [bad, 1.0]]), [0, 1], [0, 2])
+
+
+def test_ndcg_refuses_what_is_no_ranking():
+    queries = rr.queries.Queries(np.eye(3), [0, 2, 1], [0, 3])
+    with pytest.raises(ValueError, match=r"^scores: some are NaN"):
+        ndcg(queries, np.full(3, np.nan))
+    with pytest.raises(ValueError, match=r"^positions: -1"):
+        ndcg(queries, np.ones(3), positions=-1)
+
+
+def test_a_file_without_any_feature_is_refused_with_and_without_a_map(tmp_path):
+    path = tmp_path / "bare.txt"
+    path.write_text("1 qid:1\n0 qid:1\n")
+    for map in (None, tmp_path / "map"):
+        with pytest.raises(ValueError, match=r"bare\.txt: no document has a feature"):
+            rr.queries.read(path, map)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 import recurrank as rr
 
@@ -34,3 +35,14 @@ def test_the_length_of_features_does_not_matter():
         ranker = rr.rankers.make("ranked-zooming", features=problem.features * scale, positions=3, rounds=3000, seed=0)
         runs.append(rr.simulate(ranker, model, 3000, seed=1).regret[-1])
     assert runs[0] == runs[1]
+
+
+@pytest.mark.parametrize("scale", [1e-200, 1e-160, 1e160, 1e200])
+def test_features_of_any_size(scale):
+    """Their squares neither overflow nor vanish: the same slates as at length 1."""
+    features = np.random.default_rng(0).normal(size=(30, 3))
+    shown = []
+    for factor in (1.0, scale):
+        ranker = rr.rankers.make("ranked-zooming", features=factor * features, positions=3, rounds=1000, seed=0)
+        shown.append([ranker.rank().items.tolist() for _ in range(50)])
+    assert shown[0] == shown[1]

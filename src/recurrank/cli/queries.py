@@ -45,8 +45,6 @@ def _print(rows: list[QueryRow], title: str) -> None:
     for row in rows:
         if last not in (None, row.users):
             table.add_section()
-        cells = [f"{row.ndcg_mean:.4f}", f"{row.ndcg_se:.4f}", f"{row.online_mean:.1f}", f"{row.online_se:.1f}"]
-        cells += [f"{row.lost_mean:,.0f}", f"{row.lost_se:,.0f}", f"{row.seconds_mean:.2f}"]
-        table.add_row(row.users if row.users != last else "", row.ranker, *cells)
+        table.add_row(row.users if row.users != last else "", row.ranker, *row.cells())
         last = row.users
     console().print(table)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
@@ -15,7 +16,7 @@ from recurrank._arrays import Features, Floats, as_array, as_count, as_probabili
 from recurrank.catalogue.files import read_features
 from recurrank.clicks.fitted import from_file, is_file
 from recurrank.experiments.comparison import Comparison
-from recurrank.experiments.experiment import CatalogueSource, Environment, Setting, Source, Synthetic, split_names
+from recurrank.experiments.experiment import CatalogueSource, Environment, Setting, Source, Synthetic, as_names
 from recurrank.experiments.report import Report
 from recurrank.experiments.suite import Suite
 from recurrank.problem import Problem, transform
@@ -166,8 +167,11 @@ def suite(
         raise ValueError("attraction: theta is given as well; give one of them")
     if features is None and (attraction is not None or theta is not None):
         raise ValueError("features: none given; attraction and theta are about the rows of a file of features")
+    for field, path in (("features", features), ("attraction", attraction), ("theta", theta)):
+        if path is not None and not isinstance(path, str | os.PathLike):
+            raise ValueError(f"{field}: {type(path).__name__} is not a file; give the path of a .npy, .csv or .parquet file")
     environments, lead = [], "Synthetic problems as in the paper, a new one each run."
-    for name in split_names(clicks) or [clicks] if isinstance(clicks, str) else clicks:
+    for name in as_names("clicks", clicks):
         source: Source
         if is_file(name):
             size = len(from_file(name).attraction)

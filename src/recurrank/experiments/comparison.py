@@ -11,7 +11,7 @@ import numpy as np
 from recurrank._frames import frame
 from recurrank.experiments.experiment import Failure, Result
 from recurrank.experiments.figures import pretty, regret_figure
-from recurrank.experiments.report import warnings
+from recurrank.experiments.report import number, tex, warnings
 from recurrank.experiments.summary import Published, Row, curves, grouped, summary
 from recurrank.seeds import stream
 
@@ -20,12 +20,14 @@ if TYPE_CHECKING:
 
 Method = Literal["t", "bootstrap"]
 """How intervals are made."""
+REGRET = "regret"
+"""The measure that every run has."""
 SAMPLES = 10_000
 """Of a bootstrap."""
 
 
 class Interval(NamedTuple):
-    """A mean over runs with Student's 95 % interval; the interval is infinite for a single run."""
+    """A mean over runs with a 95 % interval, Student's or by bootstrap; the interval is infinite for a single run."""
 
     mean: float
     low: float
@@ -50,7 +52,7 @@ class Test(NamedTuple):
 
 
 class Difference(NamedTuple):
-    """Regret of ``ranker`` less that of ``other``, run by run on the same problems and users."""
+    """Regret (or another measure) of ``ranker`` less that of ``other``, run by run on the same problems and users."""
 
     environment: str
     ranker: str
@@ -80,23 +82,28 @@ class Comparison:
         """Means and standard errors, one row per environment and ranker."""
         return summary(self.results, self.published)
 
-    def intervals(self, method: Method = "t") -> dict[tuple[str, str], Interval]:
-        """The final regret by environment and ranker, with 95 % intervals: Student's, or by bootstrap over the runs."""
-        return {key: interval(_final(group), method) for key, group in grouped(self.results).items()}
+    def intervals(self, method: Method = "t", measure: str = REGRET) -> dict[tuple[str, str], Interval]:
+        """The final regret by environment and ranker, with 95 % intervals: Student's, or by bootstrap over the runs.
 
-    def differences(self) -> list[Difference]:
+        ``measure`` is another final value in place of regret: of queries, ``"ndcg"`` or ``"online"``.
+        """
+        return {key: interval(_final(group, measure), method) for key, group in grouped(self.results).items()}
+
+    def differences(self, method: Method = "t", measure: str = REGRET) -> list[Difference]:
         """All pairs of rankers in each environment, paired by run: problems and users are the same for all rankers."""
         groups = grouped(self.results)
         pairs = [(a, b) for a, b in itertools.combinations(groups, 2) if a[0] == b[0]]
-        return [Difference(*a, b[1], *interval(_final(groups[a]) - _final(groups[b]))) for a, b in pairs]
+        return [
+            Difference(*a, b[1], *interval(_final(groups[a], measure) - _final(groups[b], measure), method)) for a, b in pairs
+        ]
 
-    def tests(self) -> list[Test]:
+    def tests(self, measure: str = REGRET) -> list[Test]:
         """Paired t-tests of all pairs of rankers in each environment, with Holm's correction over all of them."""
         from scipy.stats import ttest_rel
 
         groups, found = grouped(self.results), []
         for a, b in ((a, b) for a, b in itertools.combinations(groups, 2) if a[0] == b[0]):
-            first, second = _final(groups[a]), _final(groups[b])
+            first, second = _final(groups[a], measure), _final(groups[b], measure)
             gap = float((first - second).mean())
             if len(first) < 2:
                 p = float("nan")
@@ -114,21 +121,23 @@ class Comparison:
 
         return reproduce(self.results, Report("Rankers compared", ""))
 
-    def to_frame(self) -> Any:
-        """A pandas DataFrame: one row per environment and ranker, with intervals."""
+    def to_frame(self, method: Method = "t") -> Any:
+        """A pandas DataFrame: one row per environment and ranker, with intervals of regret."""
         rows = [
             {**row._asdict(), "low": found.low, "high": found.high}
-            for row, found in zip(self.rows, self.intervals().values(), strict=True)
+            for row, found in zip(self.rows, self.intervals(method).values(), strict=True)
         ]
         return frame(rows).drop(columns=[] if self.published else ["paper_regret", "paper_seconds"])
 
-    def to_latex(self, method: Method = "t") -> str:
-        """A table with booktabs rules, intervals included."""
-        lines = [r"\begin{tabular}{llrr}", r"\toprule", r"environment & ranker & regret & 95\,\% interval \\", r"\midrule"]
-        for (environment, ranker), (mean, low, high) in self.intervals(method).items():
-            cells = (environment, pretty(ranker), f"{mean:,.1f}", f"[{low:,.1f}, {high:,.1f}]")
-            lines.append(" & ".join(cell.replace("_", r"\_").replace("^", r"\^{}") for cell in cells) + r" \\")
-        return "\n".join([*lines, r"\bottomrule", r"\end{tabular}", *(f"\\\\ {line}" for line in warnings(self.rows)), ""])
+    def to_latex(self, method: Method = "t", measure: str = REGRET) -> str:
+        """A table with booktabs rules, intervals included; a dash where a single run has none."""
+        head = rf"environment & ranker & {tex(measure)} & 95\,\% interval \\"
+        lines, digits = [r"\begin{tabular}{llrr}", r"\toprule", head, r"\midrule"], 1 if measure == REGRET else 4
+        for (environment, ranker), (mean, low, high) in self.intervals(method, measure).items():
+            span = f"[{number(low, digits)}, {number(high, digits)}]" if np.isfinite(low) else "-"
+            lines.append(" & ".join([tex(environment), tex(pretty(ranker)), number(mean, digits), span]) + r" \\")
+        said = [rf"\\ {tex(line)}" for line in warnings(self.rows)]
+        return "\n".join([*lines, r"\bottomrule", r"\end{tabular}", *said, ""])
 
     def figure(self, width: float | None = None, height: float | None = None) -> Figure:
         """Mean regret with Student's 95 % intervals over the runs as bands, one panel per environment.
@@ -189,5 +198,11 @@ def interval(values: np.ndarray[Any, Any], method: Method = "t") -> Interval:
     return Interval(mean, mean - half, mean + half)
 
 
-def _final(group: list[Result]) -> np.ndarray[Any, Any]:
-    return np.array([result.regret[-1] for result in sorted(group, key=lambda result: result.run)])
+def _final(group: list[Result], measure: str) -> np.ndarray[Any, Any]:
+    ordered = sorted(group, key=lambda result: result.run)
+    if measure == REGRET:
+        return np.array([result.regret[-1] for result in ordered])
+    known = ordered[0].measures
+    if measure not in known:
+        raise ValueError(f"measure: {measure!r} is unknown here; choose from {', '.join([REGRET, *known])}")
+    return np.array([result.measures[measure][-1] for result in ordered])

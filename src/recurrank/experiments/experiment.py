@@ -10,12 +10,15 @@ a power of the horizon: ``toprank:delta=T^-1``.
 
 from __future__ import annotations
 
+import dataclasses
+import hashlib
 import re
 import threading
 import uuid
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
 
 import numpy as np
@@ -29,7 +32,7 @@ if TYPE_CHECKING:
     from recurrank.rankers.ranker import Ranker
     from recurrank.simulation.run import Run
 
-POWER = re.compile(r"T\^(-?[0-9.]+)")
+POWER = re.compile(r"T\^(-?[0-9]*\.?[0-9]+)")
 _ONE_AT_A_TIME = threading.Lock()
 
 
@@ -221,17 +224,51 @@ def kinds(ranker: str, source: Source) -> list[type[Any]]:
 
 
 def code_of(experiment: Experiment) -> str:
-    """A fingerprint of the sources that an experiment runs, the user's own included, 12 hexadecimal digits."""
+    """A fingerprint of what an experiment runs, 12 hexadecimal digits: sources, also the user's own, problem and options."""
+    environment = experiment.environment
     try:
-        return digest_behind(*kinds(experiment.ranker, experiment.environment.source)).hex()[:12]
+        digest = hashlib.sha256(digest_behind(*kinds(experiment.ranker, environment.source)))
     except ValueError:  # a class defined interactively: a change of it cannot be detected
         return uuid.uuid4().hex[:12]
+    digest.update(definition((environment, dict(experiment.options))).encode())
+    return digest.hexdigest()[:12]
+
+
+def definition(value: Any) -> str:
+    """What a problem or an option is made of, the same in every process, without fields that do not count for equality.
+
+    Of a file it is the name: ``Source.data`` has a fingerprint of the content.
+
+    >>> definition(Synthetic("cascade", items=20, dim=3))
+    "Synthetic(clicks='cascade', items=20, dim=3)"
+    """
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        named = [f"{one.name}={definition(getattr(value, one.name))}" for one in dataclasses.fields(value) if one.compare]
+        return f"{type(value).__qualname__}({', '.join(named)})"
+    if isinstance(value, Mapping):
+        return definition([(name, value[name]) for name in sorted(value)])
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(map(definition, value))}]"
+    if isinstance(value, np.ndarray):
+        return f"{value.dtype} {value.shape} {hashlib.sha256(np.ascontiguousarray(value).tobytes()).hexdigest()}"
+    if isinstance(value, Path):
+        return value.name
+    return repr(value) if isinstance(value, str | bytes | float | int | None) else type(value).__qualname__
 
 
 def worked_out(options: Mapping[str, Any], rounds: int) -> dict[str, Any]:
     """Options with powers of the horizon as numbers."""
-    powers = {name: POWER.fullmatch(value) for name, value in options.items() if isinstance(value, str)}
-    return {**options, **{name: float(rounds) ** float(power[1]) for name, power in powers.items() if power}}
+    return {name: _power(name, value, rounds) if isinstance(value, str) else value for name, value in options.items()}
+
+
+def _power(name: str, value: str, rounds: int) -> Any:
+    power = POWER.fullmatch(value)
+    if power is None:
+        return value
+    try:
+        return float(rounds) ** float(power[1])
+    except OverflowError:
+        raise ValueError(f"{name}: {value} is too large for {rounds:,} rounds; give a smaller exponent") from None
 
 
 def cross(
@@ -254,17 +291,6 @@ def cross(
     ]
 
 
-def try_options(rankers: Mapping[str, Mapping[str, Any]], environment: Environment) -> None:
-    """ValueError for options that a ranker refuses: before the runs, not in the middle of them."""
-    from recurrank.rankers import make
-
-    size: dict[str, Any] = {"positions": environment.positions, "rounds": environment.rounds, "seed": 0}
-    for label, options in rankers.items():
-        if options:
-            features = np.eye(environment.positions + 1)
-            make(label.partition(":")[0], features=features, **size, **worked_out(options, environment.rounds))
-
-
 def parse_rankers(text: str | Iterable[str], known: Mapping[str, type[Ranker]] | None = None) -> dict[str, dict[str, Any]]:
     """The rankers asked for, with their options; ValueError for one that does not exist or an option that it does not take.
 
@@ -277,20 +303,36 @@ def parse_rankers(text: str | Iterable[str], known: Mapping[str, type[Ranker]] |
 
     known = registered() if known is None else known
     rankers: dict[str, dict[str, Any]] = {}
-    for label in split_names(text) if isinstance(text, str) else text:
+    for label in as_names("rankers", text):
         name, options = labels.parse(label, "rankers")
         if name not in known:
-            raise ValueError(f"rankers: {name!r} is unknown; choose from {', '.join(sorted(known))}")
+            wrong = "does not rank requests" if name in registered() else "is unknown"
+            raise ValueError(f"rankers: {name!r} {wrong}; choose from {', '.join(sorted(known))}")
         takes = known[name].declared()
         for option in options:
             if option not in takes:
                 raise ValueError(f"rankers: {label!r}: {option!r} is not an option; {name} takes {', '.join(takes) or 'none'}")
         rankers[label] = options
-    if not rankers:
-        raise ValueError(f"rankers: none given; choose from {', '.join(sorted(known))}")
     return rankers
 
 
 def split_names(text: str) -> list[str]:
     """Names separated by commas, each once."""
     return list(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
+
+
+def as_names(field: str, given: Any) -> list[str]:
+    """Names as a list, given as one or as text with commas; ValueError for anything else, and for none.
+
+    >>> as_names("rankers", "recurrank, toprank")
+    ['recurrank', 'toprank']
+    """
+    names = split_names(given) if isinstance(given, str) else list(given) if isinstance(given, Iterable) else [given]
+    for name in names:
+        if not isinstance(name, str):
+            known = getattr(name, "name", None)
+            meant = f"its name, {known!r}" if isinstance(known, str) else "names, as text"
+            raise ValueError(f"{field}: {type(name).__name__} is not a name; give {meant}")
+    if not names:
+        raise ValueError(f"{field}: none given; give one name or more")
+    return names

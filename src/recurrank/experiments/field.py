@@ -154,22 +154,26 @@ def families(
 
 
 def candidates(family: str) -> list[str]:
-    """Every ranker that takes part in a family, by name."""
+    """The rankers that run in a family unless others are asked for, by name."""
+    left_out = {"requests": ["told"], "documents": list(BASELINES)}.get(family, LEFT_OUT)
+    return [name for name in takers(family) if name not in left_out]
+
+
+def takers(family: str) -> list[str]:
+    """Every ranker that can take part in a family, by name."""
     from recurrank.rankers.ranker import registered
 
-    if family == "requests":
-        return [name for name in requests.kinds() if name != "told"]
-    if family == "documents":
-        return [name for name in queries.kinds() if name not in BASELINES]
-    return [name for name in sorted(registered()) if name not in LEFT_OUT]
+    if family in ("requests", "documents"):
+        return list(requests.kinds() if family == "requests" else queries.kinds())
+    return sorted(registered())
 
 
 def _of(asked: list[str], family: str) -> list[str]:
-    return [label for label in asked if label.partition(":")[0] in candidates(family)]
+    return [label for label in asked if label.partition(":")[0] in takers(family)]
 
 
 def _known(asked: list[str] | None) -> None:
-    everything = sorted({name for family in FAMILIES for name in candidates(family)})
+    everything = sorted({name for family in FAMILIES for name in takers(family)})
     for label in asked or ():
         if label.partition(":")[0] not in everything:
             raise ValueError(f"rankers: {label!r} is unknown; choose from {', '.join(everything)}")
@@ -260,10 +264,12 @@ def finished(found: Comparison) -> list[Result]:
 
 
 def ranks_of(family: str, results: list[Result]) -> Ranks:
-    """Mean ranks over all environments and runs."""
-    lost = losses(family, results)
+    """Mean ranks over all problems: runs of an environment, or their means where all of them have the same documents."""
+    lost: dict[tuple[str, int, str], list[float]] = {}
+    for (environment, run, name), loss in losses(family, results).items():
+        lost.setdefault((environment, 0 if family == "documents" else run, name), []).append(loss)
     names, blocks = list(dict.fromkeys(key[2] for key in lost)), list(dict.fromkeys(key[:2] for key in lost))
-    return mean_ranks(names, [[lost[(*block, name)] for name in names] for block in blocks])
+    return mean_ranks(names, [[float(np.mean(lost[(*block, name)])) for name in names] for block in blocks])
 
 
 def field_rows(family: str, found: Comparison) -> list[FieldRow]:
@@ -279,7 +285,7 @@ def field_rows(family: str, found: Comparison) -> list[FieldRow]:
         ]
         seconds, rounds = sum(one.seconds for one in own), sum(one.rounds for one in own)
         speed = rounds / max(seconds, 1e-9)
-        error = standard_error(np.array(by_run)) if len(by_run) > 1 else None
+        error = standard_error(np.array(by_run))
         rows.append(FieldRow(family, name, float(np.mean(by_run)), error, float(rank), seconds / len(own), speed))
     first = {one.ranker: one for one in reversed(found.failures)}
     said = {name: f"{one.environment}, run {one.run}: {one.error}" for name, one in sorted(first.items())}

@@ -15,6 +15,7 @@ From ratings as GroupLens ships them (``movielens.read_ratings``), all of them a
 from __future__ import annotations
 
 import functools
+import hashlib
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -64,6 +65,13 @@ class MovieLens(Requests):
             raise ValueError(f"truth: {self.truth!r} is unknown; choose 'fitted' or 'rated'")
         if self.candidates > self.items:
             raise ValueError(f"candidates: {self.candidates} is more than the {self.items} items")
+
+    @functools.cached_property
+    def data(self) -> str:
+        """The file's name and a fingerprint of its ratings."""
+        ratings = _read(Path(self.path))
+        digest = hashlib.sha256(b"".join(np.ascontiguousarray(column).tobytes() for column in (ratings.users, ratings.movies)))
+        return f"{ratings.source}, {digest.hexdigest()[:12]}"
 
     def world(self) -> World:
         """Movies, visitors, and how attractive each movie is to each visitor."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
@@ -13,10 +13,10 @@ import numpy as np
 from recurrank import labels
 from recurrank._arrays import as_count
 from recurrank.clicks.optimum import FOUND
-from recurrank.experiments.experiment import Environment, Experiment, Result, cross, parse_rankers, split_names, worked_out
+from recurrank.experiments.experiment import Environment, Experiment, Result, split_names, worked_out
 from recurrank.experiments.figures import draw_curves, pretty
-from recurrank.experiments.report import Report, write_report, write_text
-from recurrank.experiments.suite import Suite
+from recurrank.experiments.report import Report, number, tex, write_report, write_text
+from recurrank.experiments.suite import RequestsSuite
 from recurrank.experiments.summary import curves, grouped, standard_error
 from recurrank.queries.dataset import Queries, fingerprint, read
 from recurrank.queries.simulation import simulate
@@ -58,20 +58,22 @@ class QuerySource:
         test: the file that NDCG is measured on.
         users: who asks, like ``navigational`` or ``navigational:leave=always``.
         maps: a folder for the maps of large files; empty for the files' own.
-        prints: fingerprints of both files.
+        prints: fingerprints of both files, which say what is in them wherever they are.
+        top: the highest label of both, which users' clicks depend on.
 
     """
 
-    train: str
-    test: str
+    train: str = field(compare=False)
+    test: str = field(compare=False)
     users: str
-    maps: str
+    maps: str = field(compare=False)
     prints: str
+    top: int
     units: ClassVar[None] = None
 
     @property
     def data(self) -> str:
-        return f"{Path(self.train).name}, {Path(self.test).name} ({self.prints})"
+        return f"{Path(self.train).name}, {Path(self.test).name} ({self.prints}), labels 0 to {self.top}"
 
     def play(self, experiment: Experiment, seed: np.random.SeedSequence) -> tuple[Ranker, Any]:
         """One run: the ranker as it is at the end, and what happened."""
@@ -79,7 +81,7 @@ class QuerySource:
         environment, kind = experiment.environment, kinds()[experiment.ranker.partition(":")[0]]
         size = {"dim": train.dim, "positions": environment.positions, "rounds": environment.rounds}
         ranker = kind(seed=seed, **size, **worked_out(experiment.options, environment.rounds))
-        users = parse_users(self.users, train.top, environment.positions)
+        users = parse_users(self.users, self.top, environment.positions)
         run = simulate(ranker, train, users, environment.rounds, seed, test=test)
         measures = {"ndcg": run.ndcg.tolist(), "online": run.online.tolist()}
         return ranker, Played(run.rounds, run.regret, run.clicks, run.seconds, FOUND, measures)
@@ -99,17 +101,18 @@ def open_file(path: str, maps: str = "") -> Queries:
     file = Path(path)
     size = file.stat().st_size if file.is_file() else 0
     large = size > (LARGE // 4 if file.suffix == ".gz" else LARGE)
-    folder = (Path(maps) if maps else file.parent) / f"{file.name}.map"
+    folder = Path(maps) / f"{file.name}-{fingerprint(file)}.map" if maps else file.parent / f"{file.name}.map"
     return read(file, folder if large or maps else None)
 
 
 def parse_users(label: str, top: int, positions: int) -> Users:
-    """Users as people write them, with the option ``leave``."""
+    """Users as people write them, with the options ``leave`` and ``top``, the highest label that their collection has."""
     name, options = labels.parse(label, "users")
     for option in options:
-        if option != "leave":
-            raise ValueError(f"users: {label!r}: {option!r} is not an option; users take leave=always")
-    return make_users(name, top, positions, **options)
+        if option not in ("leave", "top"):
+            raise ValueError(f"users: {label!r}: {option!r} is not an option; users take leave=always and top=LABEL")
+    highest = as_count("top", options.pop("top", top), least=top)
+    return make_users(name, highest, positions, **options)
 
 
 class QueryRow(NamedTuple):
@@ -118,14 +121,19 @@ class QueryRow(NamedTuple):
     ranker: str
     users: str
     ndcg_mean: float
-    ndcg_se: float
+    ndcg_se: float | None
     online_mean: float
     seconds_mean: float
-    online_se: float
+    online_se: float | None
     lost_mean: float
-    lost_se: float
+    lost_se: float | None
     impressions: int
     runs: int
+
+    def cells(self) -> list[str]:
+        """The numbers for display, the seconds last."""
+        found = [number(self.ndcg_mean, 4), number(self.ndcg_se, 4), number(self.online_mean, 1), number(self.online_se, 1)]
+        return [*found, number(self.lost_mean, 0), number(self.lost_se, 0), number(self.seconds_mean, 2)]
 
 
 def query_rows(results: Iterable[Result]) -> list[QueryRow]:
@@ -144,27 +152,21 @@ def query_rows(results: Iterable[Result]) -> list[QueryRow]:
     return rows
 
 
-class QuerySuite(Suite):
+class QuerySuite(RequestsSuite):
     """A suite of rankers on queries; its report has curves of NDCG as well as of clicks lost."""
 
-    def __post_init__(self) -> None:
-        runs, first = as_count("runs", self.runs), as_count("seed", self.first, least=0)
-        wanted = parse_rankers(self.rankers, kinds())
-        for label, options in wanted.items():
-            kinds()[label.partition(":")[0]](dim=2, positions=POSITIONS, rounds=100, **worked_out(options, 100))
-        experiments: list[Experiment] = []
-        for environment in self.environments:
-            experiments += cross(self.name, environment, wanted, runs, first)
-        object.__setattr__(self, "experiments", experiments)
+    def known_rankers(self) -> Mapping[str, type[Ranker]]:
+        return kinds()
 
     def write(self, folder: Path, results: list[Result], report: Report) -> None:
         """The usual report on clicks lost, with NDCG in words; figures and a table of NDCG beside it."""
         remarks: dict[str, str] = {}
         for row in query_rows(results):
-            said = f"{pretty(row.ranker)}: NDCG@{POSITIONS} {row.ndcg_mean:.4f} (s.e. {row.ndcg_se:.4f})"
-            said += f", online {row.online_mean:.1f} ({row.online_se:.1f})"
+            said = f"{pretty(row.ranker)}: NDCG@{POSITIONS} {row.ndcg_mean:.4f} (s.e. {number(row.ndcg_se, 4)})"
+            said += f", online {row.online_mean:.1f} ({number(row.online_se, 1)})"
             remarks[row.users] = "\n".join(filter(None, [remarks.get(row.users, ""), said]))
-        write_report(folder, results, replace(report, remarks=remarks))
+        names = [f"{name}.{kind}" for name in ("ndcg", "online") for kind in ("png", "pdf")]
+        write_report(folder, results, replace(report, remarks=remarks, files=(*names, "ndcg.tex")))
         for name, label in (("ndcg", f"NDCG@{POSITIONS}"), ("online", "discounted online NDCG")):
             drawn = curves([result._replace(regret=np.array(result.measures[name])) for result in results])
             draw_curves(drawn, folder / f"{name}.png", folder / f"{name}.pdf", label=label)
@@ -182,9 +184,7 @@ def ndcg_table(rows: list[QueryRow]) -> str:
         r"\midrule",
     ]
     for row in rows:
-        cells = [row.users, pretty(row.ranker), f"{row.ndcg_mean:.4f}", f"{row.ndcg_se:.4f}", f"{row.online_mean:.1f}"]
-        cells += [f"{row.online_se:.1f}", f"{row.lost_mean:.0f}", f"{row.lost_se:.0f}"]
-        lines.append(" & ".join(cell.replace("_", r"\_") for cell in cells) + r" \\")
+        lines.append(" & ".join([tex(row.users), tex(pretty(row.ranker)), *row.cells()[:-1]]) + r" \\")
     return "\n".join([*lines, r"\bottomrule", r"\end{tabular}", ""])
 
 
@@ -217,11 +217,11 @@ def suite(
             raise ValueError(f"{path}: no such file; give a LETOR file")
     asked_in, tested_on = (str(path.absolute()) for path in paths)
     folder, prints = "" if maps is None else str(Path(maps).absolute()), " ".join(map(fingerprint, paths))
-    asked, _ = loaded(asked_in, tested_on, folder, prints)
-    rounds, environments = as_count("impressions", impressions), []
+    asked, judged = loaded(asked_in, tested_on, folder, prints)
+    rounds, environments, top = as_count("impressions", impressions), [], max(asked.top, judged.top)
     for label in split_names(users) or [users]:
-        parse_users(label, asked.top, POSITIONS)
-        source = QuerySource(asked_in, tested_on, label, folder, prints)
+        parse_users(label, top, POSITIONS)
+        source = QuerySource(asked_in, tested_on, label, folder, prints, top)
         environments.append(Environment(label, source, asked.most, asked.dim, POSITIONS, rounds))
     lead = f"Simulated users ask the queries of {paths[0].name}; NDCG is measured on those of {paths[1].name}."
     return QuerySuite(environments, rankers, Report("Queries and documents", lead), runs=runs, first=seed, name="queries")

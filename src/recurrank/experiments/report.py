@@ -45,6 +45,7 @@ class Report:
         bound: whether the figures show Theorem 1's bound (the page has it on a click).
         elapsed: seconds of wall-clock time that the runs took together.
         command: what was typed to make it, for reproduce.txt.
+        files: further files beside the page, which it links.
 
     """
 
@@ -56,6 +57,7 @@ class Report:
     bound: bool = False
     elapsed: float = 0.0
     command: str = ""
+    files: tuple[str, ...] = ()
 
 
 def write_report(folder: Path, results: list[Result], report: Report) -> list[Path]:
@@ -159,29 +161,36 @@ def tex_table(rows: list[Row]) -> str:
     for row in rows:
         if row.environment != last:
             lines.append(r"\midrule")
-        first = _tex(row.environment) if row.environment != last else ""
-        cells = [first, _tex(pretty(row.ranker)), f"{row.rounds:,}"]
+        first = tex(row.environment) if row.environment != last else ""
+        cells = [first, tex(pretty(row.ranker)), f"{row.rounds:,}"]
         cells += [number(row.regret_mean), number(row.regret_se), f"{row.seconds_mean:.2f}"]
         if theirs:
             cells += [number(row.paper_regret), number(row.paper_seconds)]
         lines.append(" & ".join(cell.replace(",", "{,}") for cell in cells) + r" \\")
         last = row.environment
-    said = [rf"\\ \footnotesize {_tex(line)}" for line in warnings(rows)]
+    said = [rf"\\ \footnotesize {tex(line)}" for line in warnings(rows)]
     return "\n".join([*lines, r"\bottomrule", r"\end{tabular}", *said, ""])
 
 
-def _tex(text: str) -> str:
+def tex(text: str) -> str:
+    r"""Text as LaTeX shows it.
+
+    >>> print(tex("toprank:delta=T^-1, 5 % of a_b"))
+    toprank:delta=T\textasciicircum{}-1, 5 \% of a\_b
+    """
     return re.sub(r"([&%$#_{}])", r"\\\1", text).replace("^", r"\textasciicircum{}")
 
 
-def number(value: float | None) -> str:
-    """A number for display: 95,582 and 0.53, and a dash for a missing one.
+def number(value: float | None, digits: int | None = None) -> str:
+    """A number for display: 95,582 and 0.53, or with so many digits after the point, and a dash for a missing one.
 
-    >>> number(95582.4), number(0.07), number(51.0), number(None)
-    ('95,582', '0.07', '51', '-')
+    >>> number(95582.4), number(0.07), number(51.0), number(None), number(0.5, 4)
+    ('95,582', '0.07', '51', '-', '0.5000')
     """
-    if value is None or math.isnan(value):
+    if value is None or not math.isfinite(value):
         return "-"
+    if digits is not None:
+        return f"{value:,.{digits}f}"
     return f"{value:,.2f}" if abs(value) < 1000 and not float(value).is_integer() else f"{value:,.0f}"
 
 
@@ -202,7 +211,7 @@ def page(results: list[Result], rows: list[Row], report: Report) -> str:
         facts=_facts(results, rows, report),
         sections=sections,
         machine=_machine(),
-        files=_files(list(drawn)),
+        files=_files(list(drawn), report.files),
         charts=json.dumps(charts).replace("</", "<\\/"),
         plotly=get_plotlyjs(),
     )
@@ -336,7 +345,7 @@ def processor() -> str:
     return found[1].strip() if found else platform.processor() or platform.machine() or "unknown processor"
 
 
-def _files(drawn: list[str]) -> str:
-    names = ["results.parquet", "table.tex", "regret.png", "reproduce.txt"]
+def _files(drawn: list[str], more: tuple[str, ...]) -> str:
+    names = ["results.parquet", "table.tex", "regret.png", "reproduce.txt", *more]
     names += [file for name in drawn for file in _figure_files(name)]
     return ", ".join(f'<a href="{name}">{name}</a>' for name in names)

@@ -7,6 +7,7 @@ unless an environment says something else. ``told`` is an oracle: Anchored, told
 from __future__ import annotations
 
 import functools
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar
@@ -14,10 +15,10 @@ from typing import Any, ClassVar
 import numpy as np
 
 from recurrank._arrays import as_count
-from recurrank.experiments.experiment import Environment, Experiment, cross, split_names
+from recurrank.experiments.experiment import Environment, Experiment, worked_out
 from recurrank.experiments.movielens_requests import MovieLens
 from recurrank.experiments.report import Report
-from recurrank.experiments.suite import Suite, chosen
+from recurrank.experiments.suite import RequestsSuite, Suite, chosen
 from recurrank.rankers.anchored import Anchored
 from recurrank.rankers.contextual import BASELINES, Told
 from recurrank.rankers.ranker import Ranker, registered
@@ -62,12 +63,15 @@ class RequestSource:
 
     @property
     def data(self) -> str:
-        return "synthetic requests"
+        stream: Any = self.stream
+        while hasattr(stream, "base"):
+            stream = stream.base
+        return getattr(stream, "data", "synthetic requests")
 
     def play(self, experiment: Experiment, seed: np.random.SeedSequence) -> tuple[Ranker, Run]:
         """One run: the ranker as it is at the end, and what happened."""
         stream, environment = seeded(self.stream, int(seed.generate_state(1)[0])), experiment.environment
-        kind, world = kinds()[experiment.ranker], stream.world()
+        kind, world = kinds()[experiment.ranker.partition(":")[0]], stream.world()
         size: dict[str, Any] = {
             "dim": world.features.shape[1],
             "positions": environment.positions,
@@ -77,7 +81,7 @@ class RequestSource:
             size |= {"context": world.contexts.shape[1], "interactions": "outer"}
         if issubclass(kind, Anchored):
             size |= {"link": self.link, "discount": self.discount}
-        ranker: Ranker = kind(seed=seed, **size)
+        ranker: Ranker = kind(seed=seed, **{**size, **worked_out(experiment.options, environment.rounds)})
         return ranker, simulate(ranker, clicks=self.clicks, requests=stream, rounds=environment.rounds, seed=seed)
 
 
@@ -121,20 +125,11 @@ def movielens_environments(path: str | Path) -> dict[str, Environment]:
     return {name: _environment(name, MovieLens(path, truth=truth), "position", 100_000) for name, truth in truths.items()}
 
 
-class RequestSuite(Suite):
-    """A suite of rankers of requests."""
+class RequestSuite(RequestsSuite):
+    """A suite of rankers of requests in which every visitor has candidates of their own."""
 
-    def __post_init__(self) -> None:
-        runs, first = as_count("runs", self.runs), as_count("seed", self.first, least=0)
-        labels = split_names(self.rankers) if isinstance(self.rankers, str) else list(self.rankers)
-        known = kinds()
-        for label in labels:
-            if label not in known:
-                raise ValueError(f"rankers: {label!r} does not rank requests; choose from {', '.join(known)}")
-        experiments: list[Experiment] = []
-        for environment in self.environments:
-            experiments += cross(self.name, environment, {label: {} for label in labels}, runs, first)
-        object.__setattr__(self, "experiments", experiments)
+    def known_rankers(self) -> Mapping[str, type[Ranker]]:
+        return kinds()
 
 
 def suite(

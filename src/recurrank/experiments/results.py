@@ -80,7 +80,7 @@ class ResultsFile:
             folder.rmdir()
 
     def finished(self, experiment: Experiment) -> Result | None:
-        """The row of an experiment, when it has been run: same id, horizon, data and code (also of the user's own files)."""
+        """The row of an experiment, when it has been run: same id, horizon, data, problem, options and code."""
         row = self.rows.get(experiment.id)
         if row is None or (row.rounds, row.data) != (experiment.environment.rounds, experiment.environment.source.data):
             return None

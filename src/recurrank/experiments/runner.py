@@ -73,8 +73,8 @@ def _long_ones_first(experiments: list[Experiment]) -> list[Experiment]:
 
 
 def _engine(engine: str, jobs: int, one: One) -> Callable[[list[Experiment]], Iterator[Result | Failure]]:
-    if jobs == 0 or jobs < -1:
-        raise ValueError(f"jobs: {jobs} is not a number of processes; give 1 or more, or -1 for one per core")
+    if isinstance(jobs, bool) or not isinstance(jobs, int) or jobs == 0 or jobs < -1:
+        raise ValueError(f"jobs: {jobs!r} is not a number of processes; give 1 or more, or -1 for one per core")
     address = address_of(engine)
     if address is None:
         return lambda experiments: _local(experiments, jobs, one)

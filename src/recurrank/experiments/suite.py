@@ -8,6 +8,8 @@ from dataclasses import KW_ONLY, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from recurrank._arrays import as_count
 from recurrank.experiments.comparison import Comparison
 from recurrank.experiments.experiment import (
@@ -15,14 +17,17 @@ from recurrank.experiments.experiment import (
     Experiment,
     Failure,
     Result,
+    as_names,
     cross,
     parse_rankers,
     split_names,
-    try_options,
+    worked_out,
 )
 from recurrank.experiments.report import Report, needs_plotly, write_report
 from recurrank.experiments.results import ResultsFile
 from recurrank.experiments.runner import Progress, run
+from recurrank.rankers import make
+from recurrank.rankers.ranker import Ranker, registered
 
 
 @dataclass(frozen=True)
@@ -63,14 +68,26 @@ class Suite:
 
     def __post_init__(self) -> None:
         runs, first = as_count("runs", self.runs), as_count("seed", self.first, least=0)
-        labels = split_names(self.rankers) if isinstance(self.rankers, str) else list(self.rankers)
+        labels = as_names("rankers", self.rankers)
         experiments = []
         for environment in self.environments:
-            wanted = parse_rankers([*labels, *self.also.get(environment.name, ())])
-            try_options(wanted, environment)
+            wanted = parse_rankers([*labels, *self.also.get(environment.name, ())], self.known_rankers())
+            self.try_options(wanted, environment)
             wanted = {label: dict(self.options.get(label, given)) for label, given in wanted.items()}
             experiments += cross(self.name, environment, wanted, runs, first)
         object.__setattr__(self, "experiments", experiments)
+
+    def known_rankers(self) -> Mapping[str, type[Ranker]]:
+        """The rankers that can take part, by name."""
+        return registered()
+
+    def try_options(self, rankers: Mapping[str, Mapping[str, Any]], environment: Environment) -> None:
+        """ValueError for options that a ranker refuses: before the runs, not in the middle of them."""
+        size: dict[str, Any] = {"positions": environment.positions, "rounds": environment.rounds, "seed": 0}
+        for label, options in rankers.items():
+            if options:
+                features = np.eye(environment.positions + 1)
+                make(label.partition(":")[0], features=features, **size, **worked_out(options, environment.rounds))
 
     def run(
         self,
@@ -133,6 +150,22 @@ class Suite:
 
     def _finished(self, file: ResultsFile) -> int:
         return sum(file.finished(experiment) is not None for experiment in self.experiments)
+
+
+class RequestsSuite(Suite):
+    """A suite of rankers of requests, which are made for requests with so many features."""
+
+    FROM_REQUESTS = ("dim", "context", "interactions")
+    """Options that follow from the requests."""
+
+    def try_options(self, rankers: Mapping[str, Mapping[str, Any]], environment: Environment) -> None:
+        known: Mapping[str, type[Any]] = self.known_rankers()
+        for label, options in rankers.items():
+            for name in self.FROM_REQUESTS:
+                if name in options:
+                    raise ValueError(f"rankers: {label!r}: {name} follows from the requests; leave it out")
+            kind, rounds = known[label.partition(":")[0]], environment.rounds
+            kind(dim=2, positions=environment.positions, rounds=rounds, **worked_out(options, rounds))
 
 
 def chosen(known: Mapping[str, Environment], names: str | None, what: str = "environments") -> list[Environment]:

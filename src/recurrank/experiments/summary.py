@@ -32,7 +32,7 @@ class Row(NamedTuple):
     rounds: int
     runs: int
     regret_mean: float
-    regret_se: float
+    regret_se: float | None
     seconds_mean: float
     paper_regret: float | None
     paper_seconds: float | None
@@ -70,8 +70,8 @@ def curves(results: Iterable[Result], intervals: bool = False) -> dict[str, list
     figures: dict[str, list[Curve]] = {}
     for (environment, ranker), group in grouped(results).items():
         regret = np.array([result.regret for result in group])
-        spread = np.array([standard_error(column) for column in regret.T])
-        if intervals and len(group) > 1:
+        spread = regret.std(axis=0, ddof=1) / np.sqrt(len(group)) if len(group) > 1 else None
+        if intervals and spread is not None:
             spread *= float(t.ppf(0.975, len(group) - 1))
         figures.setdefault(environment, []).append(Curve(ranker, group[0].checkpoints, regret.mean(axis=0), spread))
     return figures
@@ -85,9 +85,9 @@ def grouped(results: Iterable[Result]) -> dict[tuple[str, str], list[Result]]:
     return groups
 
 
-def standard_error(values: Floats) -> float:
-    """Standard error of the mean; 0 for a single value."""
-    return float(values.std(ddof=1) / np.sqrt(len(values))) if len(values) > 1 else 0.0
+def standard_error(values: Floats) -> float | None:
+    """Standard error of the mean; None for a single value, which does not tell."""
+    return float(values.std(ddof=1) / np.sqrt(len(values))) if len(values) > 1 else None
 
 
 def growth(curve: Curve) -> float:

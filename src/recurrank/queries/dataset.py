@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
 import os
@@ -22,6 +23,7 @@ from recurrank.queries.parsing import MOST_LABEL
 FORMAT = 1
 HEAD = 128
 """Bytes before the numbers of a .npy file, whatever its size."""
+NO_FEATURES = "{path}: no document has a feature; give lines like '2 qid:1 1:0.5 2:3'"
 OURS = ("features.npy", "labels.npy", "offsets.npy", "queries.npy", "about.json")
 
 
@@ -62,7 +64,10 @@ class Queries:
         if names.shape != (len(offsets) - 1,):
             raise ValueError(f"queries: {len(names)} names for {len(offsets) - 1} queries")
         if features.dtype != np.float32 or not features.flags.c_contiguous:
-            features = np.ascontiguousarray(features, np.float32)
+            with np.errstate(over="ignore"):  # what is too large is refused
+                features = np.ascontiguousarray(features, np.float32)
+        if not _finite(features):
+            raise ValueError("features: some are NaN, infinite or too large for single precision; give finite numbers")
         features = features.view()
         features.flags.writeable = False  # one type for compiled code, whether in memory or in a map
         for name, value in (("features", features), ("labels", labels), ("offsets", offsets), ("queries", names)):
@@ -148,14 +153,21 @@ def open_map(folder: str | Path) -> Queries:
 
 
 def fingerprint(path: Path) -> str:
-    """Of a file's size, beginning and end; 12 hexadecimal digits."""
-    size, piece = path.stat().st_size, 1 << 20
-    digest = hashlib.sha256(str(size).encode())
+    """Of a file's content; 12 hexadecimal digits. A file that is as it was is not read again."""
+    found = path.stat()
+    return _fingerprint(path.absolute(), found.st_size, found.st_mtime_ns)
+
+
+@functools.lru_cache(maxsize=64)
+def _fingerprint(path: Path, size: int, changed: int) -> str:
     with open(path, "rb") as file:
-        digest.update(file.read(piece))
-        file.seek(max(size - piece, 0))
-        digest.update(file.read(piece))
-    return digest.hexdigest()[:12]
+        return hashlib.file_digest(file, "sha256").hexdigest()[:12]
+
+
+def _finite(features: NDArray[np.float32]) -> bool:
+    """Whether all are finite, looked at piece by piece: a map may be larger than the memory."""
+    piece = 1 << 16
+    return all(np.isfinite(features[start : start + piece]).all() for start in range(0, len(features), piece))
 
 
 def _integers(name: str, values: ArrayLike) -> Ints:
@@ -167,7 +179,9 @@ def _integers(name: str, values: ArrayLike) -> Ints:
 
 def _together(parts: list[Part], source: str) -> Queries:
     dim = max(part.values.shape[1] for part in parts)
-    features = np.zeros((sum(len(part.labels) for part in parts), max(dim, 1)), np.float32)
+    if not dim:
+        raise ValueError(NO_FEATURES.format(path=source.rpartition(" ")[0]))
+    features = np.zeros((sum(len(part.labels) for part in parts), dim), np.float32)
     row = 0
     for part in parts:
         features[row : row + len(part.labels), : part.values.shape[1]] = part.values
@@ -224,7 +238,7 @@ def _write(path: Path, part: Path, about: dict[str, Any], progress: Progress | N
             rows += len(values)
             parts.append(found._replace(values=values[:0].astype(np.float64)))
         if not dim:
-            raise ValueError(f"{path}: no document has a feature; give lines like '2 qid:1 1:0.5 2:3'")
+            raise ValueError(NO_FEATURES.format(path=path))
         head = npy_header((rows, dim), "<f4")
         assert len(head) == HEAD
         file.seek(0)

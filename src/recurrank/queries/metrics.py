@@ -11,7 +11,7 @@ import math
 
 import numpy as np
 
-from recurrank._arrays import Floats, Ints
+from recurrank._arrays import Floats, Ints, as_count
 from recurrank._compiled import hot
 from recurrank.queries.dataset import Queries
 
@@ -43,7 +43,9 @@ def ndcg(queries: Queries, scores: Floats, positions: int = 10) -> float:
     >>> ndcg(found, np.array([0.1, 0.9, 0.5])), round(ndcg(found, np.array([0.9, 0.5, 0.1])), 3)
     (1.0, 0.659)
     """
-    scores = np.asarray(scores, dtype=np.float64)
+    scores, positions = np.asarray(scores, dtype=np.float64), as_count("positions", positions)
+    if not np.isfinite(scores).all():
+        raise ValueError("scores: some are NaN or infinite; give finite numbers")
     if scores.shape != queries.labels.shape:
         raise ValueError(f"scores: shape is {scores.shape}; give one number per document, {len(queries.labels)}")
     best, total = ideal_dcg(queries, positions), 0.0

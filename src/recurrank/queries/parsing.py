@@ -19,7 +19,7 @@ from recurrank._compiled import inner, sweep
 MOST_LABEL = 31
 """Gains are 2^label - 1; labels of the public collections go to 4."""
 MOST_FEATURES = 100_000
-LARGEST = 3.4e38
+LARGEST = float(np.finfo(np.float32).max)
 """Of the absolute values that a float32 can hold."""
 
 OK, WIDER, BAD_LABEL, NO_QUERY, BAD_FEATURE, BAD_VALUE, NOT_INCREASING = range(7)
@@ -28,7 +28,7 @@ REASONS = {
     BAD_LABEL: f"the label is not a whole number from 0 to {MOST_LABEL}",
     NO_QUERY: "no qid:NUMBER after the label",
     BAD_FEATURE: f"a feature is not written NUMBER:VALUE, its number from 1 to {MOST_FEATURES:,}",
-    BAD_VALUE: "a value is not a finite number",
+    BAD_VALUE: "a value is not a finite number that fits single precision; leave features without a value out",
     NOT_INCREASING: "the numbers of its features do not increase",
 }
 

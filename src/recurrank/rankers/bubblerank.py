@@ -6,7 +6,7 @@
 |---------------------------|---------------------------------------------------------------------------|
 | R_0                       | ``initial``: the catalogue's order, a prior's, or that of given scores    |
 | base list R-bar_t         | ``State.base``, its first K items                                         |
-| h = t mod 2               | ``State.clock``, and in the marks of a slate                              |
+| h = (t - 1) mod 2         | ``State.clock``, and in the marks of a slate                              |
 | s_t(i, j), n_t(i, j)      | ``State.wins``, ``State.counts``                                           |
 | 2 sqrt(n log(1/delta))    | ``_beats``                                                                |
 | delta = n^-4              | ``delta``, by default 1 / T^4                                             |

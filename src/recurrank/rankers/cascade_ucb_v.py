@@ -91,7 +91,7 @@ class CascadeUCBV(Ranker):
         rounds: int,
         seed: Seed = None,
         *,
-        exploration: Annotated[float, Option("the 2 in sqrt(2 E v / T(e)) + 3 E / T(e), E = 2 log t", least=0)] = 2.0,
+        exploration: Annotated[float, Option("the 2 in E = 2 log t", least=0)] = 2.0,
     ) -> None:
         super().__init__(features, positions, rounds, seed)
         self.state = State(no_beliefs(len(self.catalogue), self.positions), np.array(self.record(exploration=exploration)))

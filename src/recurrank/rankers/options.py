@@ -79,7 +79,7 @@ class Option:
         if self.kind == "number":
             number: float | int = as_number(self.name, value)
         elif self.kind == "integer":
-            number = as_count(self.name, value, least=-(10**15))
+            number = self._whole(value)
         elif self.kind == "numbers":
             return self._checked_list(value, ranker)
         else:
@@ -91,6 +91,12 @@ class Option:
         if not (math.isfinite(number) and self.least <= number <= self.most and number > self.above):
             raise ValueError(f"{self.name}: {value!r} is out of range; give {self.wanted}")
         return number
+
+    def _whole(self, value: Any) -> int:
+        try:
+            return as_count(self.name, value, least=-(10**15))
+        except ValueError:
+            raise ValueError(f"{self.name}: {value!r} is not a whole number; give {self.wanted}") from None
 
     def _checked_list(self, value: Any, ranker: Any) -> Floats:
         array = as_array(self.name, value)

@@ -196,6 +196,7 @@ class RankedZooming(Ranker):
         super().__init__(features, positions, rounds, seed)
         constant, factor = self.record(exploration=exploration, lipschitz=lipschitz)
         matrix = np.ascontiguousarray(self.catalogue.features, np.float64)
+        matrix = matrix / np.exp2(np.floor(np.log2(float(np.abs(matrix).max()))))  # squares neither overflow nor vanish
         longest = float(np.sqrt((matrix**2).sum(axis=1)).max())
         shape = self.positions, len(matrix)
         self.state = State(

@@ -52,6 +52,8 @@ class Simulation:
             raise ValueError(
                 f"model: {len(model.attraction)} items, but the ranker has {len(ranker.catalogue)}; they must be the same"
             )
+        if getattr(ranker, "context", 0):
+            raise ValueError(f"context: {ranker.name!r} needs one with every request; simulate it with requests")
         if model.positions is not None and model.positions < ranker.positions:
             raise ValueError(f"model: parameters for {model.positions} positions, but the ranker shows {ranker.positions}")
         self.ranker, self.model = ranker, model

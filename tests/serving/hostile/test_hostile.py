@@ -1,7 +1,7 @@
 """Whatever is sent is refused in a line, in little time and memory, and others are served meanwhile.
 
-A slow machine that is busy with other tests needs 20 seconds for the dearest body, so that the server's own limit on decoding is
-what holds here; ``python -m benchmarks attack`` measures the claims.
+A slow machine that is busy with other tests needs 20 seconds for the dearest body, so that the server's own limit on decoding
+is what holds here; ``python -m benchmarks attack`` measures the claims.
 """
 
 from __future__ import annotations

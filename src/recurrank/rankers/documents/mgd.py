@@ -66,7 +66,6 @@ class MGD(DuelingRanker):
     ) -> None:
         rates = {"learning_rate": learning_rate, "decay": decay}
         shared = self.begin_duels(features, dim, positions, rounds, seed, context, interactions, rates, candidates)
-        self.record(candidates=candidates)
         self.state = State(**shared, memory=np.full((self.positions, 2), np.nan))
         _ = self.identity
 

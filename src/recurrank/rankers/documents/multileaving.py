@@ -1,7 +1,7 @@
 """Dueling bandits over ranking functions: candidates around theta, their rankings in one slate, and a step to the winners.
 
 In each round candidate c is theta + u_c, u_c a random direction of length 1. Their rankings and theta's own are put into
-one slate (:func:`draft`, :func:`mix`); clicks say which candidates beat theta, and theta moves towards their mean:
+one slate (:func:`draft`, or ``pmgd.mix``); clicks say which candidates beat theta, and theta moves towards their mean:
 
     theta += eta mean_{winners c} u_c
 
@@ -199,6 +199,8 @@ class DuelingRanker(DocumentRanker):
     ) -> dict[str, Any]:  # fmt: skip
         """What all of them are made with; the fields of a state that all have."""
         shared = self.begin_queries(features, dim, positions, rounds, seed, context, interactions)
+        if "candidates" in self.declared():
+            (candidates,) = self.record(candidates=candidates)
         teams = candidates + 1
         return {
             **shared,

@@ -1,7 +1,8 @@
 """PDGD, pairwise differentiable gradient descent (Oosterhuis, de Rijke 2018, Algorithm 1).
 
 A slate is drawn from the Plackett-Luce model of the scores: each position's document by softmax over those that are left.
-Clicks give preferences: a clicked document over every unclicked one above it, and over the first one below it. The gradient of
+Clicks give preferences: a clicked document over every unclicked one down to the first below the last click, as in the authors'
+code (the paper's words: over those above it, and the next one). The gradient of
 P(d > d') = sigma(f(d) - f(d')) is summed over the preferred pairs, each weighted by how probable the slate with the two
 documents exchanged would have been, which takes out the bias of what was shown where:
 

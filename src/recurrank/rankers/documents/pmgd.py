@@ -206,7 +206,6 @@ class PMGD(DuelingRanker):
         shared: dict[str, Any] = self.begin_duels(
             features, dim, positions, rounds, seed, context, interactions, rates, candidates
         )
-        self.record(candidates=candidates)
         k = self.positions
         self.state = State(
             **shared,
