@@ -23,7 +23,7 @@ def test_late_lost_and_repeated_reports_cost_little(tmp_path, soaking):
     ]
     with serving("--store", f"sqlite:///{tmp_path}/x.db") as (_, url), Client(url) as client:
         items = [(str(place), row.tolist()) for place, row in enumerate(problem.features)]
-        client.create("films", positions, items, algorithm="recurrank", rounds=slates, window_seconds=2.0)
+        client.create("films", positions, items, algorithm="recurrank", rounds=slates, window_seconds=5.0)
         habits = Habits(lost=0.2, repeated=0.1, delay=delay)
         outcome = asyncio.run(visit(int(url.rpartition(":")[2]), "films", model, slates, habits, seed=0))
         status = client.status("films")

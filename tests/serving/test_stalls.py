@@ -124,7 +124,7 @@ def test_postgresql_is_stopped_and_goes_on(own_postgres, soaking):  # noqa: F811
                 back = min(at + t for at, t, status in users.answers if status == 200 and at + t > ended) - ended
                 print(f"answers within {max(waited):.2f} s, on again after {back:.2f} s, {took}")
                 assert max(took.values()) < 1.0  # 0.2 s on a quiet machine
-                assert max(waited) < 4.0  # 3 s on a quiet machine
+                assert max(waited) < 8.0  # 3 s on a quiet machine
                 assert back < 3.0
                 assert {status for at, t, status in users.answers if began + 3 < at + t < ended} == {503}
                 for url in (first, second):
@@ -212,7 +212,7 @@ def test_a_network_that_swallows_everything(database, soaking):
             print(f"answers within {max(t for t, _ in during):.2f} s, on again after {back:.2f} s, {took}")
             assert refused == 503
             assert max(took.values()) < 1.0  # 0.2 s on a quiet machine
-            assert max(t for t, _ in during) < 4.0  # 3 s on a quiet machine
+            assert max(t for t, _ in during) < 8.0  # 3 s on a quiet machine
             assert {status for _, status in during} == {503}
             network.swallow()
             process.send_signal(signal.SIGTERM)
