@@ -8,10 +8,13 @@ import os
 import shutil
 import subprocess
 import sys
+import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numba
 import numpy as np
 import pytest
 from numba.core.bytecode import FunctionIdentity
@@ -20,7 +23,7 @@ from numba.core.errors import TypingError
 
 import recurrank
 import recurrank as rr
-from recurrank._compiled import _KeyedFiles, contributes, digest_behind, hot, loop
+from recurrank._compiled import Stopwatch, _KeyedFiles, contributes, digest_behind, hot, loop
 
 SCRIPT = """
 import numpy as np
@@ -369,6 +372,21 @@ def test_options_of_numba_are_compared_as_numba_does():
         assert (left == right) == (left.values() == right.values())
         assert left != right or hash(left) == hash(right)
     assert one != "flags"
+
+
+def test_a_stopwatch_stands_still_while_something_is_compiled():
+    """Also for a function that another one compiles on the way, and not for what another thread compiles."""
+    inner = numba.njit(lambda x: x + 1)
+    outer = numba.njit(lambda x: inner(x) * 2)
+    watch, other, began = Stopwatch(), numba.njit(lambda x: x**3), time.perf_counter()
+    assert outer(1) == 4
+    passed = time.perf_counter() - began
+    assert watch.seconds < passed / 4
+    watch, began = Stopwatch(), time.perf_counter()
+    thread = threading.Thread(target=other, args=(2.0,))
+    thread.start()
+    thread.join()
+    assert watch.seconds >= time.perf_counter() - began - 0.01
 
 
 def test_compiling_leaves_the_garbage_collector_as_it_was():

@@ -49,6 +49,19 @@ def said(done):
     return [line for line in done.stderr.splitlines() if line != COMPILING]
 
 
+def test_an_error_that_a_plugin_raises_is_one_line(tmp_path):
+    """Its file, the line and the error, whether it comes from an option of the wrong kind or in a round."""
+    text = examples()[0]
+    (tmp_path / "mine.py").write_text(text.replace("self.clicked[items] += clicks", "self.clicked[items] += {}['x']"))
+    arguments = ["simulate", "--plugin", tmp_path / "mine.py", *SIZE]
+    done = call(*arguments, "--ranker", "most-clicked-plain", "--clicks", "cascade")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert re.fullmatch(r"recurrank: plugin: \S+mine.py, line \d+: KeyError: 'x'", said(done)[-1])
+    done = call(*arguments, "--ranker", "random", "--clicks", "in-a-hurry-plain:patience=x")
+    assert done.returncode == 2
+    assert re.fullmatch(r"recurrank: .*mine.py, line \d+: TypeError: .*", said(done)[-1])
+
+
 @pytest.mark.long
 def test_compare_with_several_processes_and_after_an_edit(file, tmp_path):
     arguments = ["compare", "--plugin", file, "--rankers", "most-clicked,random", "--clicks", "in-a-hurry", *SIZE]

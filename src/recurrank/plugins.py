@@ -10,6 +10,7 @@ import importlib.util
 import os
 import re
 import sys
+import traceback
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,10 +19,11 @@ from typing import Any
 
 from numba.core.errors import NumbaError
 
+from recurrank._compiled import in_a_library
+
 ENVIRONMENT = "RECURRANK_PLUGINS"
 """Where a process finds the plugins of the process that started it."""
 
-_HERE = Path(__file__).parent
 _loading: list[Path] = []
 _loaded: dict[Path, bytes] = {}  # contents of each file when it was imported: it may change while a worker lives
 
@@ -87,6 +89,15 @@ def files_of(kinds: Iterable[type[Any]]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(str(file) for file in files if file is not None))
 
 
+def blamed(error: BaseException) -> str | None:
+    """What to say of an error that the code of a plugin has raised: its file, line and error; None for any other error."""
+    traced = traceback.extract_tb(error.__traceback__)
+    theirs = [frame for frame in traced if Path(frame.filename).resolve() in _loaded]
+    if not theirs:
+        return None
+    return f"plugin: {theirs[-1].filename}, line {theirs[-1].lineno}: {type(error).__name__}: {error}"
+
+
 def refuse_while_loading() -> None:
     """ValueError when a file that is being imported starts runs itself: it would start them in every process."""
     if _loading:
@@ -106,7 +117,7 @@ def explained(error: BaseException) -> str:
     """An error of numba's as file, line and one sentence, out of the sixty lines that it prints."""
     text = re.sub(r"\x1b\[[0-9;]*m", "", str(error))
     places = re.findall(r"During: [^\n]*? at (\S+\.py) \((\d+)\)", text) or re.findall(r'File "([^"]+\.py)", line (\d+)', text)
-    theirs = [(Path(file), line) for file, line in places if not Path(file).resolve().is_relative_to(_HERE)]
+    theirs = [(Path(file), line) for file, line in places if not in_a_library(Path(file).resolve())]
     file, line = next(iter(theirs or [(Path(file), line) for file, line in places]), (Path("compiled code"), "?"))
     part = text[: text.find(f"{file} ({line})")] if f"{file} ({line})" in text else text
     lines = [" ".join(one.split()) for one in part.splitlines()]

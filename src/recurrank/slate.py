@@ -52,7 +52,7 @@ def as_items(slate: Slate | ArrayLike, items: int, positions: int | None = None)
         wrong = shown[(shown < 0) | (shown >= items)][0]
         raise ValueError(f"slate: item {wrong} does not exist; items go from 0 to {items - 1}")
     if len(np.unique(shown)) < len(shown):
-        raise ValueError("slate: an item stands in it twice; a ranking shows each item once")
+        raise ValueError("slate: an item appears twice; a ranking shows each item once")
     if positions is not None and len(shown) > positions:
         raise ValueError(f"slate: {len(shown)} items, but the click model has parameters for {positions} positions")
     return np.ascontiguousarray(shown, dtype=np.int64)

@@ -106,7 +106,7 @@ def test_it_is_listed_with_its_options(kind):
     ("given", "said"),
     [
         ([0, 1], "short: rank() gave 2 items; it should give 3"),
-        ([0, 1, 1], "slate: an item stands in it twice"),
+        ([0, 1, 1], "slate: an item appears twice"),
         ([0, 1, 9], "slate: item 9 does not exist"),
         (None, "slate: object of shape"),
     ],

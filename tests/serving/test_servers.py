@@ -119,7 +119,7 @@ def test_a_port_in_use(tmp_path):
         command = [*COMMAND[:-1], port, "--store", f"sqlite:///{tmp_path}/y.db"]
         done = prepared.run(command, capture_output=True, text=True, timeout=60)
     assert done.returncode == 2
-    assert "give another --port" in json.loads(done.stderr)["why"]
+    assert "give another port" in json.loads(done.stderr)["why"]
 
 
 def test_keys_by_command_are_what_a_server_asks_for(tmp_path):

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any, NamedTuple
+
 import numpy as np
 import pytest
 from tests import naive
 
 import recurrank as rr
+from recurrank.rankers.ranker import register_state
 from recurrank.seeds import stream
 
 
@@ -78,6 +81,48 @@ def test_all_rounds_are_played_whatever_the_checkpoints():
     run = rr.simulate(ranker, rr.clicks.Cascade([0.5] * 4), 1000, checkpoints=[10])
     assert ranker.served == 1000
     assert run.rounds.tolist() == [10]
+
+
+class Fixed(NamedTuple):
+    order: np.ndarray[Any, Any]
+
+
+@rr.hot
+def rank(state, rng, slate):
+    for k in range(len(slate.items)):
+        slate.items[k] = state.order[k]
+
+
+@rr.hot
+def learn(state, slate, clicks):
+    return False
+
+
+class Always(rr.Ranker):
+    """A compiled ranker from outside the package, which shows what it is told."""
+
+    name, reference, believes, uses_features, regret_bound = "always", "", "", False, ""
+    compiled_rank, compiled_learn = rank, learn
+
+    def __init__(self, order):
+        super().__init__(np.eye(5), len(order), 100, 0)
+        self.state = Fixed(np.array(order))
+
+
+register_state(Fixed, Always)
+
+
+@pytest.mark.parametrize(
+    ("order", "line"),
+    [([0, 1, 0], "an item appears twice"), ([0, 1, 5], "item 5 does not exist"), ([0, -1, 1], "item -1 does not exist")],
+)
+def test_what_a_compiled_ranker_of_the_users_draws_is_checked(order, line):
+    """Else its regret would be that of no ranking, and might be negative."""
+    with pytest.raises(ValueError, match=f"^always: rank.. drew what cannot be shown: slate: {line}"):
+        Always(order).rank()
+    with pytest.raises(ValueError, match=f"^always: rank.. drew what cannot be shown: slate: {line}"):
+        rr.simulate(Always(order), rr.clicks.Cascade([0.5] * 5), 100)
+    assert rr.simulate(Always([2, 1, 0]), rr.clicks.Cascade([0.5] * 5), 100).regret[-1] == 0
 
 
 @pytest.mark.parametrize(

@@ -88,6 +88,13 @@ def main(arguments: list[str] | None = None) -> None:
     except (KeyboardInterrupt, click.Abort):
         _complain("stopped")
         status = 130
+    except Exception as error:
+        plugins = sys.modules.get("recurrank.plugins")  # where none is loaded, none is to blame
+        said = None if plugins is None else plugins.blamed(error)
+        if said is None:
+            raise
+        _complain(said)
+        status = 2
     sys.exit(status if isinstance(status, int) else 0)
 
 

@@ -7,14 +7,13 @@ requests can take part: the algorithms of ``rankers.documents`` and :class:`recu
 from __future__ import annotations
 
 import functools
-import time
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from recurrank._arrays import Bools, Floats, Ints, as_count
-from recurrank._compiled import loop
+from recurrank._compiled import Stopwatch, loop
 from recurrank._frames import frame
 from recurrank.plugins import plainly
 from recurrank.queries.dataset import Queries
@@ -241,9 +240,9 @@ def simulate(
         _evaluate(ranker, *judged)
     noted, offline, seconds = np.empty((len(marks), 3)), np.full(len(marks), np.nan), 0.0
     for i, mark in enumerate(marks):
-        began = time.perf_counter()
+        watch = Stopwatch()
         simulation.advance(int(mark))
-        seconds += time.perf_counter() - began
+        seconds += watch.seconds
         noted[i] = simulation.totals[[ONLINE, REGRET, CLICKS]]
         if judged is not None:
             offline[i] = _evaluate(ranker, *judged)

@@ -23,8 +23,8 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
-from recurrank._arrays import Bools, Floats, as_count
-from recurrank._compiled import contributes, hot
+from recurrank._arrays import Bools, Floats, Ints, as_count
+from recurrank._compiled import contributes, hot, is_ours
 from recurrank.catalogue import Catalogue, as_catalogue
 from recurrank.plugins import plainly
 from recurrank.rankers.dispatch import Buffer as Buffer
@@ -36,7 +36,7 @@ from recurrank.rankers.prior import Prior, as_prior
 from recurrank.rankers.states import copied, flatten, unflatten
 from recurrank.seeds import Given, sequence
 from recurrank.seeds import Seed as Seed
-from recurrank.slate import Slate
+from recurrank.slate import Slate, as_items
 
 Items = ArrayLike | Catalogue
 """What a ranker is made on: a matrix with one row per item, or a catalogue."""
@@ -158,13 +158,22 @@ class Ranker:
         calls, drawn = self.calls, self._round
         with plainly():
             calls.loop(draw)(calls.drawing)
-        items, ids = drawn.slate.items.copy(), self.catalogue.ids
+        items, ids = self.validated(drawn.slate.items).copy(), self.catalogue.ids
         named = None if ids is None else tuple(ids[item] for item in items)
         told = self.compiled_propensity is not None
         known: Any = (drawn.marginal.copy(), float(drawn.joint[0]), drawn.given.copy()) if told else ()
         slate = Slate(items, drawn.slate.marks.copy(), self.served, self.identity, named, *known)
         self.served += 1
         return slate
+
+    def validated(self, items: Ints) -> Ints:
+        """The items of a new slate; ValueError where a user's own algorithm repeats one or shows one that does not exist."""
+        if is_ours(type(self).__module__):
+            return items
+        try:
+            return as_items(items, len(self.catalogue))
+        except ValueError as error:
+            raise ValueError(f"{self.name}: rank() drew what cannot be shown: {error}") from None
 
     def learn(self, slate: Slate, clicks: ArrayLike, seen: ArrayLike | None = None) -> None:
         """Take in the clicks on a slate of this ranker: K booleans, True where there was a click.

@@ -63,7 +63,8 @@ def load(blob: bytes, features: ArrayLike | Catalogue | None = None) -> Ranker:
     header, body = _open(bytes(blob))
     algorithms = registered() | document_rankers()
     if header["algorithm"] not in algorithms:
-        raise ValueError(f"saved ranker: unknown algorithm {header['algorithm']!r}; update recurrank")
+        name = header["algorithm"]
+        raise ValueError(f"saved ranker: {name!r} is not an algorithm known here; load its plugin, or update recurrank")
     catalogue = None if features is None else as_catalogue(features)
     if catalogue is None and header["fingerprint"] != Stock.empty(header["options"].get("dim") or 1).fingerprint:
         raise ValueError("features: missing; this ranker has a catalogue, and is loaded with it")

@@ -74,7 +74,7 @@ def _serve(app: Any, host: str, port: int, ready: Callable[[str], None], pages: 
         for number, handler in before.items():
             signal.signal(number, handler)
     if not server.listened:
-        raise ValueError(f"port: nothing can listen at {host}:{port} (in use, or not allowed); give another --port")
+        raise ValueError(f"port: nothing can listen at {host}:{port} (in use, or not allowed); give another port")
 
 
 class _Server(uvicorn.Server):

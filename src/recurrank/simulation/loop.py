@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from recurrank._arrays import Bools, Ints
-from recurrank._compiled import interpreted, loop
+from recurrank._compiled import interpreted, is_ours, loop
 from recurrank._uniforms import Uniforms
 from recurrank.clicks.meeting import Meeting, Users, in_python, meet
 from recurrank.clicks.model import ClickModel, ClickState
@@ -90,6 +90,8 @@ class Simulation:
             self.ranker.prepare()
             if self._compiled:
                 self._play(self.ranker.state, self.ranker.rng, 0)
+        if not is_ours(type(self.ranker).__module__):
+            self.ranker.copy().rank()  # compiled loops do not check what a user's own algorithm draws
 
     def advance(self, until: int) -> None:
         """Play to round ``until``, or through the first decision of the ranker on the way."""
@@ -99,6 +101,7 @@ class Simulation:
             played = self._play(calls.state, calls.rng, until - before)
             self.round = before + abs(played)
             self.model.complain()
+            self.ranker.validated(self._slate.items)
             return abs(played), played < 0
 
         self.ranker.advance(rounds)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -10,6 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from recurrank._arrays import Floats, Ints, as_count
+from recurrank._compiled import Stopwatch
 from recurrank._frames import frame
 from recurrank.clicks.model import ClickModel
 from recurrank.clicks.optimum import EXACT
@@ -99,7 +99,7 @@ def simulate(
     simulation = Simulation(ranker, model, seed)
     simulation.prepare()
     regret, clicked = np.empty(len(marks)), np.empty(len(marks), np.int64)
-    began = time.perf_counter()
+    watch = Stopwatch()
     ends = marks if marks[-1] == rounds else np.append(marks, rounds)
     for i, mark in enumerate(ends):
         while simulation.round < mark:
@@ -108,7 +108,7 @@ def simulate(
             regret[i], clicked[i] = simulation.lost.sum(), simulation.clicked
         if progress is not None:
             progress(simulation.round)
-    return Run(marks, regret, clicked, time.perf_counter() - began, simulation.optimum.kind)
+    return Run(marks, regret, clicked, watch.seconds, simulation.optimum.kind)
 
 
 def _requests(
@@ -120,14 +120,14 @@ def _requests(
     simulation = RequestSimulation(ranker, clicks, requests, seed)
     simulation.prepare()
     regret, clicked = np.empty(len(marks)), np.empty(len(marks), np.int64)
-    began = time.perf_counter()
+    watch = Stopwatch()
     for i, mark in enumerate(marks):
         simulation.advance(int(mark))
         regret[i], clicked[i] = simulation.regret, simulation.clicked
         if progress is not None:
             progress(simulation.round)
     simulation.advance(rounds)
-    return Run(marks, regret, clicked, time.perf_counter() - began)
+    return Run(marks, regret, clicked, watch.seconds)
 
 
 def _checkpoints(rounds: int, given: ArrayLike | None) -> Ints:

@@ -18,6 +18,7 @@ import numpy as np
 
 from recurrank import clicks, rankers
 from recurrank._arrays import Floats
+from recurrank._compiled import Stopwatch
 from recurrank.clicks.model import ClickModel
 from recurrank.clicks.optimum import WARNING
 from recurrank.dashboard.knowledge import boxes
@@ -149,10 +150,10 @@ class Player:
 
     def play(self, until: int) -> None:
         """Go on to this round."""
-        began, simulation = time.perf_counter(), self.simulation
+        watch, simulation = Stopwatch(), self.simulation
         while simulation.round < until:
             simulation.advance(until)
-        self.seconds += time.perf_counter() - began
+        self.seconds += watch.seconds
         self.rounds.append(simulation.round)
         lost = simulation.lost.sum() if isinstance(simulation, Simulation) else simulation.regret
         self.regret.append(float(lost))

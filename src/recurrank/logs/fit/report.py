@@ -335,7 +335,7 @@ def _choose(doubts: Mapping[str, tuple[float, float]], fitted: Mapping[str, Fitt
 
 def _fit_counts(counts: Counts, names: list[str], test: Any) -> Fit:
     if test is not None:
-        raise ValueError("test: a log of counts is scored on itself; leave --test out")
+        raise ValueError("test: a log of counts is scored on itself; give no other to test on")
     if names != ["pbm"] and set(names) != set(NAMES):
         raise ValueError("models: counts by position are enough for pbm only; give a log of pages for the others")
     with threadpool_limits(1, "blas"):
