@@ -389,6 +389,21 @@ def test_a_stopwatch_stands_still_while_something_is_compiled():
     assert watch.seconds >= time.perf_counter() - began - 0.01
 
 
+def test_compiled_code_has_matrix_products_though_scipy_is_imported_only_for_them(tmp_path):
+    program = """
+import sys
+import numpy as np
+from recurrank._compiled import compiled, loop
+add = compiled(lambda x: x + x)
+add(np.ones(3))
+assert "scipy.linalg" not in sys.modules
+product = compiled(lambda x, y: np.dot(x, y))
+assert product(np.full((2, 2), 3.0), np.eye(2)).tolist() == [[3, 3], [3, 3]]
+"""
+    (tmp_path / "program.py").write_text(program)
+    subprocess.run([sys.executable, tmp_path / "program.py"], check=True, timeout=100)
+
+
 def test_compiling_leaves_the_garbage_collector_as_it_was():
     @loop
     def twice(x):

@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import gc
+import importlib
 import logging
 import threading
 from collections.abc import Iterator
@@ -18,11 +19,13 @@ from typing import Any
 
 import llvmlite.binding as llvm
 from numba.core import caching, codegen, compiler, targetconfig
+from numba.np import linalg
 
 _Library: Any = codegen.JITCodeLibrary
 _Compiler: Any = compiler.Compiler
 _CacheImpl: Any = caching.CompileResultCacheImpl
 _Options: Any = targetconfig.TargetConfig
+_linalg: Any = linalg
 PART = "part"
 """How a part is called in the disk cache, where numba has "object" and "bitcode"."""
 
@@ -145,6 +148,23 @@ def _compare_options() -> None:
 
 
 _compare_options()
+
+
+def _import_without_scipy() -> None:
+    """Import numba's array functions without scipy.linalg, which takes a fifth of a second.
+
+    numba imports it to see whether it is there. Only ``np.dot`` and ``np.linalg`` in compiled code need it, and import it
+    themselves.
+    """
+    ensure = _linalg.ensure_blas
+    _linalg.ensure_blas = lambda: None
+    try:
+        importlib.import_module("numba.np.arraymath")
+    finally:
+        _linalg.ensure_blas = ensure
+
+
+_import_without_scipy()
 
 
 @functools.cache
