@@ -57,7 +57,7 @@ _addresses_by_form: dict[Any, dict[Any, int]] = {}
 
 
 def _write(value: Any, words: list[int]) -> Any:
-    """Append a value as numba has it in memory, where everything takes whole words; what numba's type of it depends on."""
+    """Append a value in numba's memory layout, in 64-bit words; returns what its numba type depends on."""
     if isinstance(value, np.ndarray):  # memory manager and owner: none; then what it is
         words += (0, 0, value.size, value.itemsize, value.ctypes.data, *value.shape)
         words += [stride % 2**64 for stride in value.strides]

@@ -99,17 +99,17 @@ def inner(function: F) -> F:
 
 
 def apart(function: F) -> F:
-    """:func:`compiled` for long work on arrays: other threads go on meanwhile."""
+    """:func:`compiled` for long computations on arrays: it releases the GIL."""
     return _kept(function, {"nogil": True})
 
 
 def sweep(function: F) -> F:
-    """:func:`apart` for what allocates nothing, which compiles sooner."""
+    """:func:`apart` for functions that do not allocate, which compile faster."""
     return _kept(function, {**_LOOP, "nogil": True})
 
 
 def natural(index: Any) -> Any:
-    """An index that is not negative, so that compiled code need not ask whether it counts from the end."""
+    """Mark an index as not negative: compiled code then does not check whether it counts from the end."""
     return index
 
 

@@ -40,5 +40,5 @@ def _unbox(kind: Any, given: Any, c: Any) -> Any:
 
 
 def register() -> None:
-    """Let numba do it so."""
+    """Make numba unbox generators with the function above."""
     pythonapi._unboxers.functions[types.NumPyRandomGeneratorType] = _unbox

@@ -36,7 +36,7 @@ PATIENCE = 1.0
 
 
 class Part(_Library):  # type: ignore[misc]
-    """A function that callers link to: no machine code, and no optimisation but that of its size."""
+    """A function that callers link to: no machine code; only passes that make it smaller are run."""
 
     @property
     def codegen(self) -> Any:
@@ -189,7 +189,7 @@ class PartsCache(_CacheImpl):  # type: ignore[misc]
 
 
 class _PartContext:
-    """A numba target whose libraries come back as parts."""
+    """A numba target whose libraries, loaded from disk, are parts."""
 
     def __init__(self, context: Any) -> None:
         self._context = context

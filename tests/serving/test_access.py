@@ -184,7 +184,7 @@ def test_two_headers_of_which_one_may_be_believed(guarded, header):
 
 
 def test_a_server_whose_keys_are_gone_is_closed(tmp_path, monkeypatch):
-    """All revoked, deleted, unreadable: nobody is let in until there is a key again."""
+    """All revoked, deleted, unreadable: every request is refused until there is a key again."""
     monkeypatch.setattr(keyring, "LOOK_SECONDS", 0.05)
     keys = auth.KeyFile(tmp_path / "keys")
     secret = auth.create(keys, "shop", ["admin"])
@@ -256,7 +256,7 @@ def test_a_process_whose_only_key_is_revoked(tmp_path):
                 assert http.delete("/v1/rankers/films").status_code == 401
                 time.sleep(0.1)
         process.terminate()
-        assert "nobody is let in" in process.stderr.read()
+        assert "every request is refused" in process.stderr.read()
 
 
 def test_keys_that_root_writes_are_the_servers(tmp_path, given):

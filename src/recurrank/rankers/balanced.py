@@ -82,7 +82,7 @@ CERTIFY = 1.1
 NARROW, WIDE = 1.0, (1.0, 2.0)
 """Standard deviations of samples: of usual rounds, and of balance rounds, in turn."""
 BETA = 5.0
-"""Widths of a difference that certify it, where the setting is "tuned"."""
+"""How many confidence widths a difference must exceed to be certified, where the setting is "tuned"."""
 LEAST_VARIANCE = 0.02
 
 
@@ -214,7 +214,7 @@ class Balanced(Restocking):
         self._renew(certify=True)
 
     def carried(self, marks: Ints) -> Ints:
-        """Clicks at position 1 count for its data set as it is called now: nothing stands above them, whatever else changed."""
+        """Clicks at position 1 go to its data set under its present key: nothing is above them, whatever else changed."""
         first = marks[:, 1] & POSITION == 0
         return np.where(first[:, None] & [True, False], self._key(0, np.empty(0, np.int32)), marks)
 
@@ -233,7 +233,7 @@ class Balanced(Restocking):
         return Knowledge(blocks, self.state.leaders.tolist())
 
     def _least(self, answers: int) -> int:
-        """Answers until the next estimate at least: few while a prior that may be wrong decides what is shown."""
+        """Smallest number of answers until the next estimate: few while a prior that may be wrong decides what is shown."""
         return LEAST if self._believed is None or answers >= 2 * LEAST else LEAST // 4
 
     def _large(self) -> bool:

@@ -351,7 +351,7 @@ class CascadeLinUCB(Ranker):
         )
 
     def pack(self) -> tuple[dict[str, Any], dict[str, np.ndarray[Any, Any]]]:
-        """All but the bounds: any will do, and older versions kept the scores themselves."""
+        """All but the bounds, which are computed again; older versions kept the scores themselves."""
         values, arrays = super().pack()
         del arrays["state.raw"]
         return values, arrays

@@ -62,7 +62,7 @@ class Search(NamedTuple):
 
 
 class State(NamedTuple):
-    """N users, of which number 0 has no name and no edges; D features with the constant."""
+    """N users, of which user 0 is anonymous and has no edges; D features with the constant."""
 
     features: Floats  # (L, d) of the catalogue
     short: Ints  # (M,) its items

@@ -38,12 +38,12 @@ class Buffer(NamedTuple):
 
 
 def rank(state: Any, rng: np.random.Generator, slate: Buffer) -> None:
-    """The rank of this state's algorithm."""
+    """Call ``rank`` of the algorithm that this state belongs to."""
     algorithms[type(state)].compiled_rank(state, rng, slate)
 
 
 def learn(state: Any, slate: Buffer, clicks: Bools) -> bool:
-    """The learn of this state's algorithm."""
+    """Call ``learn`` of the algorithm that this state belongs to."""
     return bool(algorithms[type(state)].compiled_learn(state, slate, clicks))
 
 
@@ -60,7 +60,7 @@ def _learn(state: Any, slate: Any, clicks: Any) -> Any:
 
 
 class Round(NamedTuple):
-    """The arrays that the functions of an algorithm read and write besides its state."""
+    """The arrays of one round that an algorithm's functions read and write besides its state."""
 
     slate: Buffer
     clicks: Bools  # (K,) the answer
@@ -77,7 +77,7 @@ class Round(NamedTuple):
 
 
 class Drawing(NamedTuple):
-    """How a slate is drawn: what its probabilities depend on is noted, it is ranked, they are told, and those given above."""
+    """The steps of drawing a slate: save what its probabilities depend on, rank, compute marginal and conditional ones."""
 
     recall: Any
     rank: Any
@@ -86,7 +86,7 @@ class Drawing(NamedTuple):
 
 
 class Folding(NamedTuple):
-    """How a state takes in what became of slates. ``learn`` gives 1 when a decision is due."""
+    """The functions that update the state after a slate. ``learn`` gives 1 when a decision is due."""
 
     learn: Any
     served: Any

@@ -49,7 +49,8 @@ class Knowledge(NamedTuple):
     """``leaders`` are the best-known items in order; ``history`` the finished blocks; None where the algorithm has none.
 
     ``coefficients``, ``examination`` and ``guard`` are what a ranker of requests knows: about features, about how positions are
-    looked at, and how far it mistrusts what lower positions tell (1: not at all), without and with a click above.
+    looked at, and the factor by which data from lower positions are down-weighted (1: not at all), without and with a click
+    above.
     """
 
     blocks: list[KnownBlock] | None = None

@@ -28,7 +28,7 @@ from recurrank.rankers.options import Option
 PRECISION = 4.0
 """Information of one answer per unit of the features: one over the largest variance of a click."""
 DISMISSED = 10.0
-"""The factor f from which on the prior is not used: it is wrong, rather than worth less."""
+"""The factor f from which on the prior is considered wrong and is not used at all."""
 RIDGE = 1e-6
 
 
@@ -117,7 +117,7 @@ def as_prior(value: Any, catalogue: Catalogue) -> Prior | None:
         ) from None
     prior, dim = Prior(*(as_array("prior", part) for part in parts)), catalogue.features.shape[1]
     if prior.moments.shape != (dim, dim) or prior.sums.shape != (dim,):
-        raise ValueError(f"prior: it is of {len(prior.sums)} features, but the catalogue has {dim}")
+        raise ValueError(f"prior: it has {len(prior.sums)} features, but the catalogue has {dim}")
     return prior
 
 

@@ -41,7 +41,7 @@ from recurrank.slate import Slate, as_items
 Items = ArrayLike | Catalogue
 """What a ranker is made on: a matrix with one row per item, or a catalogue."""
 RULES = 2
-"""The version of what rankers decide, where that has changed: 1 in version 0.1.0."""
+"""Version of the rules by which rankers decide; release 0.1.0 has 1."""
 
 
 class Ranker:

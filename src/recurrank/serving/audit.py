@@ -18,7 +18,7 @@ CHUNK = 10_000
 
 
 class Unanchored(ValueError):
-    """There is nothing to begin a replay with."""
+    """No snapshot and no archive to start a replay from."""
 
 
 class Finding(NamedTuple):

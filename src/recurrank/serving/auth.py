@@ -57,7 +57,7 @@ class Keys(Protocol):
         """Replace them all by what ``change`` makes of them, while nobody else does. What it raises leaves them as they are."""
 
     def close(self) -> None:
-        """Let go of where they are kept."""
+        """Close what they are kept in."""
 
 
 class KeyFile:
@@ -209,7 +209,7 @@ def hashed(secret: str) -> str:
 
 
 def owner(keys: list[Key], secret: str) -> Key | None:
-    """Whose secret it is. All keys are compared, so that the time tells nothing."""
+    """The key that has this secret, if any; all are compared, so that the time it takes reveals nothing."""
     found, given = None, hashed(secret)
     for key in keys:
         if hmac.compare_digest(key.hash, given):

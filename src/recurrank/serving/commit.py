@@ -45,7 +45,7 @@ BOUNDS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
 
 
 class Busy(StoreError):
-    """More is asked for than the store can write."""
+    """Too many operations wait for the store."""
 
 
 class Unanswered(StoreError):

@@ -179,7 +179,7 @@ class Fold:
 
 
 def strange(event: Event) -> ValueError:
-    """Of an event whose slate cannot be one of the ranker."""
+    """The error for an event whose slate does not fit the ranker."""
     return ValueError(f"event {event.seq}: its slate does not belong to this ranker; the log was altered")
 
 

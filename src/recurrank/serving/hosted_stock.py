@@ -69,7 +69,7 @@ class HostedStock(HostedRanker):
         return self.stocked.seq
 
     def take_changes(self, events: Sequence[Event]) -> None:
-        super().take_changes(events)  # first: whoever reads ``changed`` and then the mode has one that is no older
+        super().take_changes(events)  # first: who reads ``changed`` and then the mode gets a mode at least as new
         self.take(self.stocked.after(events))
 
     def _whole(self) -> bool:

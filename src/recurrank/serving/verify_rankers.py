@@ -16,7 +16,7 @@ MOST = 100
 
 
 class Faults(list[str]):
-    """As many as anybody reads."""
+    """Faults found; after a fixed number no more are collected."""
 
     def __call__(self, what: str) -> None:
         if len(self) < MOST:

@@ -42,7 +42,7 @@ class State(NamedTuple):
     explored: Ints  # (E,) items
     short: Ints  # (E,) answers still missing of T(a)
     out: Ints  # (E,) slates that explore this item and are not answered yet
-    left: Ints  # (E,) max(short - out, 0): answers that nobody has been asked for yet
+    left: Ints  # (E,) max(short - out, 0): answers that are still to be requested
     clicks: Ints  # (E,) clicks among the answers
     open: Ints  # (B,) sum over the block of left
     missing: Ints  # (B,) sum over the block of short
@@ -129,7 +129,7 @@ def asked(state: State, slate: Buffer, i: int) -> tuple[int, int]:
 
 @inner
 def answered(state: State, b: int, entry: int) -> None:
-    """One slate less is out: if its item is short of answers, there is one more to ask for."""
+    """One outstanding slate fewer: if its item lacks answers, one more is to be requested."""
     if state.out[entry] > 0:
         state.out[entry] -= 1
         if state.short[entry] > state.out[entry]:

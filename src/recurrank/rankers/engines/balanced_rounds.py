@@ -25,14 +25,14 @@ ACCOUNT_BITS, COST_BITS, POSITION = 20, 32, (1 << 20) - 1
 
 
 class State(NamedTuple):
-    """B blocks, S samples each; all data sets, one a block that has something to find out, in the order of positions."""
+    """B blocks, S samples each; D data sets, one per block that still explores, in the order of positions."""
 
     features: Floats  # (L, r) coordinates in which the optimal design has unit moments
     leaders: Ints  # (K,) the best-known items in order
     block: Ints  # (B, 4) key, first position, width, and its data set (-1: one item, nothing to find out)
     first: Ints  # (B, S) what to show first in usual rounds
     asked: Ints  # (B, S + 1) what balance rounds ask for, -1 for nothing; at the end, the least known item
-    gain: Floats  # (B, S + 1) what the present order may be losing a round
+    gain: Floats  # (B, S + 1) what the present order may be losing per round
     cost: Floats  # (B, S + 1) what it costs to ask
     account: Floats  # (B, 2) what may be spent: on what samples ask for, and on the least known item
     moments: Floats  # (D, r, r)
@@ -46,7 +46,7 @@ class State(NamedTuple):
 
 @hot
 def rank(state: State, rng: np.random.Generator, slate: Buffer) -> None:
-    """One item a block out of order, if any; the leaders in order below it."""
+    """At most one item per block out of order, at its top; the leaders in order below it."""
     marks, marked = slate.marks, 0
     for b in range(state.block.shape[0]):
         k, stop = state.block[b, FIRST], state.block[b, FIRST] + state.block[b, WIDTH]

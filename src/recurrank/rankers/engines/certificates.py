@@ -1,4 +1,4 @@
-"""Which items of a block are surely among others' betters, and where that divides the block.
+"""Certified comparisons between the items of a block, and the places at which they divide it.
 
 A data set with parameter chi theta, for one unknown chi > 0, certifies "x is better than y" if its estimate says so by more
 than beta widths |x - y| in (I + V)^-1: the sign of <x - y, chi theta> does not depend on chi.
@@ -56,7 +56,7 @@ class Block:
 
 
 class Judges(NamedTuple):
-    """N data sets, and what each of them knows of the first items, who may be better than others."""
+    """N data sets, each with its estimates for the leading items, which may be better than others."""
 
     estimate: Floats  # (N, d)
     root: Floats  # (N, d, d) the inverse's
@@ -109,7 +109,7 @@ def divided(features: Floats, items: Any, theta: Floats, width: int, sets: list[
 
 
 def beaten(features: Floats, items: Any, sets: list[Alone], top: int) -> Bools:
-    """Who beats whom: ``better[j, i]`` where the j-th of the first ``top`` items is better than the i-th."""
+    """Certified comparisons: ``better[j, i]`` where the j-th of the first ``top`` items is better than the i-th."""
     better = np.zeros((top, len(items)), np.bool_)
     judges = Judges.of(sets, features[items[:top]])
     _beaten(features, items, judges, better, *room(features, 1 + 2 * len(sets)), np.empty(PIECE, np.int64))

@@ -112,6 +112,63 @@ def insert(best: Ints, score: Floats, count: int, item: int, index: float) -> in
     return count + 1
 
 
+@inner
+def most(beliefs: Beliefs, item: int, f: float) -> float:
+    """An upper bound on the index."""
+    return float(beliefs.value[item] + (f - beliefs.when[item]) * beliefs.slope[item])
+
+
+@inner
+def narrow(beliefs: Beliefs, bar: float) -> None:
+    """A margin below the bar as wide as keeps the near ones few."""
+    reach, items, size = beliefs.reach, len(beliefs.value), len(beliefs.best)
+    row = 2 * items - beliefs.counts[ROW]
+    reach[BAR], reach[BELOW] = bar, bar
+    if math.isinf(bar):
+        return
+    for _ in range(40):
+        reach[BELOW], many = bar - reach[MARGIN], 0
+        for item in range(items):
+            many += most(beliefs, item, reach[UNTIL]) >= reach[BELOW] and beliefs.inside[item] == AWAY
+        if many > 6 * size + items // 4 and reach[MARGIN] > 1e-9:
+            reach[MARGIN] /= 2
+        elif many + row < size and reach[MARGIN] < 1.0:
+            reach[MARGIN] *= 4
+        else:
+            return
+
+
+@inner
+def step_of(beliefs: Beliefs, item: int) -> int:
+    """Where a near item waits: step 0 has all from the bar up, step s what is up to bar - (s - 1) margin / (STEPS - 1)."""
+    bar, bound = beliefs.reach[BAR], most(beliefs, item, beliefs.reach[UNTIL])
+    return 0 if bound >= bar else min(1 + int((bar - bound) * ((STEPS - 1) / beliefs.reach[MARGIN])), STEPS - 1)
+
+
+@inner
+def spread(beliefs: Beliefs) -> None:
+    """Sort those that are near into steps, by counting."""
+    near, reach, counts, items = beliefs.near, beliefs.reach, beliefs.counts, len(beliefs.value)
+    end = 2 * items
+    for item in range(items):  # without a branch, which would be guessed wrong often
+        near[end] = item
+        end += (beliefs.inside[item] == AWAY) & (most(beliefs, item, reach[UNTIL]) >= reach[BELOW])
+    for step in range(STEPS):
+        counts[ENDS + step] = 0
+    for n in range(2 * items, end):
+        step = step_of(beliefs, near[n])
+        if step + 1 < STEPS:
+            counts[ENDS + step + 1] += 1
+    counts[ENDS] = items
+    for step in range(1, STEPS):
+        counts[ENDS + step] += counts[ENDS + step - 1]
+    for n in range(2 * items, end):  # each step's end moves from where the step begins to where it ends
+        step = step_of(beliefs, near[n])
+        near[counts[ENDS + step]] = near[n]
+        counts[ENDS + step] += 1
+    counts[STEP] = 0
+
+
 def selector(index: Callable[..., tuple[float, float]], same: Callable[..., bool]) -> Callable[[Any, Beliefs, float], None]:
     """A compiled ``choose(state, beliefs, f)`` for an index ``index(state, item, f) -> (value, slope)``.
 
@@ -123,11 +180,6 @@ def selector(index: Callable[..., tuple[float, float]], same: Callable[..., bool
     def refresh(state: Any, beliefs: Beliefs, item: int, f: float) -> None:
         beliefs.value[item], beliefs.slope[item] = index(state, item, f)
         beliefs.when[item] = f
-
-    @inner
-    def most(beliefs: Beliefs, item: int, f: float) -> float:
-        """What the index is at most."""
-        return float(beliefs.value[item] + (f - beliefs.when[item]) * beliefs.slope[item])
 
     @inner
     def before(state: Any, beliefs: Beliefs, a: int, b: int, f: float) -> bool:
@@ -148,7 +200,7 @@ def selector(index: Callable[..., tuple[float, float]], same: Callable[..., bool
 
     @inner
     def take(state: Any, beliefs: Beliefs, item: int, f: float) -> None:
-        """Let an item take part: in its place if it is one of the K best so far, else behind them."""
+        """Add an item to the active list: in order if it is one of the K best so far, else behind them."""
         near, last, k = beliefs.near, len(beliefs.best) - 1, beliefs.counts[PART]
         beliefs.inside[item] = TAKES_PART
         beliefs.counts[PART] += 1
@@ -165,7 +217,7 @@ def selector(index: Callable[..., tuple[float, float]], same: Callable[..., bool
 
     @inner
     def settle(state: Any, beliefs: Beliefs, f: float) -> int:
-        """Put those that take part in order anew, without those that fell below what all others stay below.
+        """Sort the active list again, without the items that fell below the bound of all the others.
 
         Those that fell well below the last choice are put aside, and counted: they come when most others are better.
         """
@@ -187,7 +239,7 @@ def selector(index: Callable[..., tuple[float, float]], same: Callable[..., bool
 
     @inner
     def admit(state: Any, beliefs: Beliefs, f: float) -> None:
-        """Let those take part that wait and may be among the K best."""
+        """Add the waiting items that may be among the K best to the active list."""
         near, inside, value, reach, counts = beliefs.near, beliefs.inside, beliefs.value, beliefs.reach, beliefs.counts
         last, items = len(beliefs.best) - 1, len(inside)
         while counts[ROW] < 2 * items:
@@ -213,7 +265,7 @@ def selector(index: Callable[..., tuple[float, float]], same: Callable[..., bool
 
     @inner
     def sure(state: Any, beliefs: Beliefs, f: float) -> bool:
-        """Whether the K best of those that take part are the K best of all."""
+        """Whether the K best of the active list are the K best of all."""
         last, value, least = len(beliefs.best) - 1, beliefs.value, beliefs.reach[BELOW] + ROUNDING
         if beliefs.counts[PART] <= last:
             return False
@@ -223,7 +275,7 @@ def selector(index: Callable[..., tuple[float, float]], same: Callable[..., bool
 
     @inner
     def line_up(state: Any, beliefs: Beliefs, tied: int) -> None:
-        """Nobody takes part, and those that tie with an item wait in the row: the same statistics, or both at their end."""
+        """Clear the active list; items that tie with one wait in the row: equal statistics, or equal and final indices."""
         value, slope, inside, counts = beliefs.value, beliefs.slope, beliefs.inside, beliefs.counts
         counts[PART], counts[ROW] = 0, 2 * len(inside)
         for item in range(len(inside) - 1, -1, -1):
@@ -232,54 +284,6 @@ def selector(index: Callable[..., tuple[float, float]], same: Callable[..., bool
                 inside[item] = TIED
                 counts[ROW] -= 1
                 beliefs.near[counts[ROW]] = item
-
-    @inner
-    def narrow(beliefs: Beliefs, bar: float) -> None:
-        """A margin below the bar as wide as keeps the near ones few."""
-        reach, items, size = beliefs.reach, len(beliefs.value), len(beliefs.best)
-        row = 2 * items - beliefs.counts[ROW]
-        reach[BAR], reach[BELOW] = bar, bar
-        if math.isinf(bar):
-            return
-        for _ in range(40):
-            reach[BELOW], many = bar - reach[MARGIN], 0
-            for item in range(items):
-                many += most(beliefs, item, reach[UNTIL]) >= reach[BELOW] and beliefs.inside[item] == AWAY
-            if many > 6 * size + items // 4 and reach[MARGIN] > 1e-9:
-                reach[MARGIN] /= 2
-            elif many + row < size and reach[MARGIN] < 1.0:
-                reach[MARGIN] *= 4
-            else:
-                return
-
-    @inner
-    def step_of(beliefs: Beliefs, item: int) -> int:
-        """Where a near item waits: step 0 has all from the bar up, step s what is up to bar - (s - 1) margin / (STEPS - 1)."""
-        bar, bound = beliefs.reach[BAR], most(beliefs, item, beliefs.reach[UNTIL])
-        return 0 if bound >= bar else min(1 + int((bar - bound) * ((STEPS - 1) / beliefs.reach[MARGIN])), STEPS - 1)
-
-    @inner
-    def spread(beliefs: Beliefs) -> None:
-        """Sort those that are near into steps, by counting."""
-        near, reach, counts, items = beliefs.near, beliefs.reach, beliefs.counts, len(beliefs.value)
-        end = 2 * items
-        for item in range(items):  # without a branch, which would be guessed wrong often
-            near[end] = item
-            end += (beliefs.inside[item] == AWAY) & (most(beliefs, item, reach[UNTIL]) >= reach[BELOW])
-        for step in range(STEPS):
-            counts[ENDS + step] = 0
-        for n in range(2 * items, end):
-            step = step_of(beliefs, near[n])
-            if step + 1 < STEPS:
-                counts[ENDS + step + 1] += 1
-        counts[ENDS] = items
-        for step in range(1, STEPS):
-            counts[ENDS + step] += counts[ENDS + step - 1]
-        for n in range(2 * items, end):  # each step's end moves from where the step begins to where it ends
-            step = step_of(beliefs, near[n])
-            near[counts[ENDS + step]] = near[n]
-            counts[ENDS + step] += 1
-        counts[STEP] = 0
 
     @rare
     def look_at_all(state: Any, beliefs: Beliefs, f: float) -> None:

@@ -96,7 +96,7 @@ def mix(state: Any) -> None:
     for item in range(items):  # (loops: numba takes seconds to compile the assignment of an array)
         clicks[item] = 0
     last = state.counts[EVENTS] + 1
-    for event in range(1, last + 1):  # the last one parts nobody: those still together
+    for event in range(1, last + 1):  # the last split separates no pair: those still together
         until = state.counts[LOGGED]
         for item in range(items):
             if state.left[item, 0] == event:

@@ -192,7 +192,7 @@ def _read(
 
 @sweep
 def _judge(items: Any, worth: Floats, found: Best, asked: Ints, gain: Floats, cost: Floats) -> None:
-    """What each wide sample says against the leaders in order."""
+    """What the leaders in order lose under each wide sample."""
     best, value, known, lead, sampled_lead = found.place, found.value, found.known, found.lead, found.sampled_lead
     samples, width = value.shape
     for s in range(samples):

@@ -18,8 +18,8 @@ LOOK_SECONDS = 2.0
 PATIENCE = 1.0
 """Seconds that requests wait for keys that are read again; then those that were read last hold, as the store is away."""
 
-_NONE = "keys: there are none, so nobody is let in; make one with `recurrank keys create NAME --role admin`"
-_UNREADABLE = "keys: they cannot be read, so nobody is let in; the log says why"
+_NONE = "keys: there are none, so every request is refused; make one with `recurrank keys create NAME --role admin`"
+_UNREADABLE = "keys: they cannot be read, so every request is refused; the log says why"
 
 
 class KeyRing:
@@ -67,14 +67,14 @@ class KeyRing:
             self._looked = time.monotonic()  # the next requests need not wait for the store again
             return
         except (ValueError, OSError) as error:
-            log.error("keys cannot be read; nobody is let in", why=str(error))
+            log.error("keys cannot be read; every request is refused", why=str(error))
             self._known, self._required, self._problem = [], True, _UNREADABLE
         else:
             self._required = self._required or bool(found)
             self._known = found
             problem = _NONE if self._required and not found else None
             if problem and self._problem != problem:
-                log.error("there are no keys; nobody is let in")
+                log.error("there are no keys; every request is refused")
             self._problem = problem
         self._read, self._looked = True, began
 
