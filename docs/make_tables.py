@@ -6,7 +6,9 @@ results in README.md and docs/evaluation.md and the picture of the curves come f
 
 from __future__ import annotations
 
+import inspect
 import json
+import re
 import shutil
 import sys
 from pathlib import Path
@@ -14,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+import recurrank
 from recurrank import clicks, rankers
 from recurrank.clicks.assumptions import check
 from recurrank.experiments import paper
@@ -86,7 +89,45 @@ def options_table() -> str:
     return "\n".join(lines)
 
 
+def names_table() -> str:
+    """Every public name with its parameters and the first sentence of its docstring."""
+    lines = ["| name | what it is |", "|---|---|"]
+    for name in recurrank.__all__:
+        known = getattr(recurrank, name)
+        said = " ".join(inspect.getdoc(known).partition("\n\n")[0].split())
+        said = re.sub(r":\w+:`~?(?:recurrank\.)?([^`]+)`", r"`\1`", said).replace("``", "`").replace("|", "\\|")
+        lines.append(f"| [`rr.{name}{_parameters(known)}`]({_reference(name)}) | {said} |")
+    return "\n".join(lines)
+
+
+def _parameters(known: Any) -> str:
+    """Of a function or class, by name, those that can only be given by name after a star."""
+    if inspect.ismodule(known):
+        return ""
+    try:
+        parameters = inspect.signature(known).parameters.values()
+    except ValueError:  # a class that is not made by its users
+        return ""
+    named, star = [], False
+    for parameter in parameters:
+        if parameter.kind is inspect.Parameter.KEYWORD_ONLY and not star:
+            named, star = [*named, "*"], True
+        named.append(parameter.name)
+    return f"({', '.join(named)})" if len(named) <= 8 else f"({', '.join(named[:6])}, ...)"
+
+
+def _reference(name: str) -> str:
+    """The page of the reference that has it; of a module, the page that explains it."""
+    if inspect.ismodule(getattr(recurrank, name)):
+        return f"{name}.md"
+    for page in sorted((DOCS / "reference").glob("*.md")):
+        if f"::: recurrank.{name}\n" in page.read_text(encoding="utf-8") + "\n":
+            return f"reference/{page.name}"
+    raise KeyError(f"{name} is on no page of docs/reference")
+
+
 PAGES = {
+    DOCS / "api.md": ("names", names_table),
     DOCS / "rankers.md": ("options", options_table),
     DOCS / "clicks.md": ("assumptions", assumptions_table),
     DOCS / "evaluation.md": ("results", results_table),

@@ -70,7 +70,7 @@ def compiled(function: F) -> F:
 
 
 def hot(function: F) -> F:
-    """:func:`compiled` for what runs every round: inlined into its callers, and without numba's memory manager.
+    """Compile a function that runs every round with numba: it is inlined into its callers, and must not allocate.
 
     A hot function that would allocate an array therefore does not compile, and no time is spent on counting references
     (four fifths of the time of a round otherwise). The entry point for Python is compiled when Python first calls it.
