@@ -133,6 +133,34 @@ def test_what_is_taller_than_the_viewport_is_seen_where_it_covers_half_of_it(ser
     assert not said
 
 
+@pytest.mark.parametrize("browser", ["back"], indirect=True)
+def test_a_visit_goes_on_after_the_back_button(service, shop, site, open_page, said):
+    page = open_page()
+    page.goto(f"{site}/shop.html?server={service.url}&slate=back")
+    page.wait_for_function("observer?.seen.length === 2")
+    page.evaluate("""() => {
+        const real = fetch;
+        window.sent = [];
+        window.fetch = (url, asked) => (sent.push(JSON.parse(asked.body)), real(url, asked));
+    }""")
+    page.evaluate("document.querySelectorAll('a')[0].click()")
+    page.wait_for_function("document.title === 'left'")
+    page.evaluate("history.back()")
+    page.wait_for_function("window.sent?.length === 2")  # the same page as before
+    assert page.evaluate("sent") == [
+        [{"slate": "back", "clicks": [0], "final": False}],
+        [{"slate": "back", "clicks": [0], "final": False, "seen": [0, 1]}],
+    ]
+    page.evaluate("scrollTo(0, 400)")
+    page.wait_for_function("observer.seen.length === 3")
+    page.evaluate("document.querySelectorAll('a')[2].addEventListener('click', (event) => event.preventDefault())")
+    page.evaluate("document.querySelectorAll('a')[2].click()")
+    page.evaluate("observer.stop()")
+    found = arrived(shop, 1)
+    assert found["click_rate_by_position"] == [1.0, 0.0, 1.0]
+    assert not said
+
+
 NODE = """
 import { Recurrank, RecurrankError } from %(module)s;
 const client = new Recurrank(%(url)s, { retries: 1 });
@@ -162,6 +190,110 @@ def test_in_node(built, service, shop):
         "refused": [True, 404],
         "lost": [True, 0],
     }
+
+
+STORED = """
+import { Recurrank } from %(module)s;
+class Memory {
+  entries = {};
+  get length() { return Object.keys(this.entries).length; }
+  key(n) { return Object.keys(this.entries)[n] ?? null; }
+  getItem(name) { return this.entries[name] ?? null; }
+  setItem(name, text) { this.entries[name] = text; }
+  removeItem(name) { delete this.entries[name]; }
+}
+const url = %(url)s, network = fetch, storage = new Memory();
+const client = (key) => new Recurrank(url, { key, storage, retries: 0 });
+/** Reports that cannot be sent now. */
+const keep = async (key, ...reports) => {
+  globalThis.fetch = () => Promise.reject(new Error("offline"));
+  await client(key).feedback(reports).catch(() => undefined);
+  globalThis.fetch = network;
+};
+const kept = () => Object.values(storage.entries).flatMap((text) => JSON.parse(text)?.map((report) => report.slate));
+/** A server that answers with this status, and what it was sent. */
+const answering = (status) => {
+  const sent = [];
+  globalThis.fetch = async (_, { headers, body }) => {
+    const slates = JSON.parse(body).map((report) => report.slate);
+    sent.push([headers.authorization ?? "", ...slates]);
+    return Response.json({ detail: "so it is" }, { status: typeof status === "function" ? status(slates) : status });
+  };
+  return sent;
+};
+%(program)s
+"""
+
+
+def in_node(built, program, url="http://127.0.0.1:9"):
+    """What the program prints, as JSON."""
+    text = STORED % {"module": json.dumps((built / "index.js").as_uri()), "url": json.dumps(url), "program": program}
+    command = ["node", "--input-type=module", "--eval", text]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
+    return json.loads(done.stdout)
+
+
+def test_a_malformed_report_does_not_take_others_with_it(built, service, shop):
+    for n in range(7):
+        shop.post("/v1/rankers/shop/rank", json={"slate": f"good-{n}"})
+    program = """
+    for (let n = 0; n < 5; n++) await keep("", { slate: `good-${n}`, clicks: [0] });
+    await keep("", { slate: "bad", clicks: [NaN] });
+    const many = Array(600).fill({ slate: "none", clicks: [] });  // two are more than a request may have
+    for (const n of [5, 6]) await keep("", { slate: `good-${n}`, clicks: [0] }, ...many);
+    storage.setItem(storage.key(0) + "x", "null");
+    storage.setItem(storage.key(0) + "y", "{");
+    const before = storage.length;
+    await client().flush();
+    console.log(JSON.stringify([before, kept()]));
+    """
+    assert in_node(built, program, service.url) == [10, []]
+    assert arrived(shop, 7)["clicks"] == 7
+
+
+def test_what_is_refused_alone_is_forgotten(built):
+    program = """
+    for (const slate of ["a", "large", "b"]) await keep("", { slate, clicks: [] });
+    const sent = answering((slates) => (slates.includes("large") ? 413 : slates.includes("b") ? 503 : 200));
+    await client().flush();
+    console.log(JSON.stringify([kept(), sent.at(-1)]));
+    """
+    assert in_node(built, program) == [["b"], ["", "b"]]
+
+
+@pytest.mark.parametrize("status", [401, 403, 404, 429, 500, 503])
+def test_what_another_key_or_another_time_may_bring_is_kept(built, status):
+    program = """
+    await keep("", { slate: "a", clicks: [] }); await keep("", { slate: "b", clicks: [] });
+    answering(%d);
+    await client().flush();
+    await client().feedback({ slate: "c", clicks: [] }).catch(() => undefined);
+    console.log(JSON.stringify(kept()));
+    """
+    assert in_node(built, program % status) == ["a", "b", "c"]
+
+
+def test_clients_with_other_keys_have_reports_of_their_own(built):
+    program = """
+    await keep("key-a", { slate: "a", clicks: [] }); await keep("key-b", { slate: "b", clicks: [] });
+    const sent = answering(200);
+    await client("key-a").flush();
+    const left = kept();
+    await client("key-b").flush();
+    console.log(JSON.stringify([left, kept(), [...new Set(sent.map(String))]]));
+    """
+    assert in_node(built, program) == [["b"], [], ["Bearer key-a,a", "Bearer key-b,b"]]
+
+
+def test_storage_is_not_filled_by_what_can_never_be_delivered(built):
+    program = """
+    await keep("", { slate: "a", clicks: [] });
+    const [name, text] = Object.entries(storage.entries)[0];
+    for (let n = 0; n < 999; n++) storage.setItem(name + n, text);
+    await keep("", { slate: "one more", clicks: [] });
+    console.log(storage.length);
+    """
+    assert in_node(built, program) == 1_000
 
 
 def test_npm_pack_makes_a_package_of_the_client_alone(built):

@@ -20,15 +20,17 @@ def chromium() -> str | None:
 
 
 @pytest.fixture(scope="module")  # while it is there an event loop runs, which would be in the way of other modules' tests
-def browser():
+def browser(request):
+    """With ``back`` as its parameter, pages that were left stay in memory for the Back button, as they do for people."""
     path = chromium()
     if path is None:
         pytest.skip(f"{LEFT_OUT}no Chromium or Chrome; install one (apt-get install chromium), or set CHROMIUM to its path")
     from playwright.sync_api import sync_playwright
 
     alone = ["--no-sandbox"] if hasattr(os, "geteuid") and os.geteuid() == 0 else []
+    left_out = ["--disable-back-forward-cache"] if getattr(request, "param", "") == "back" else []
     with sync_playwright() as playwright:
-        running = playwright.chromium.launch(executable_path=path, args=[*FLAGS, *alone])
+        running = playwright.chromium.launch(executable_path=path, args=[*FLAGS, *alone], ignore_default_args=left_out)
         yield running
         running.close()
 

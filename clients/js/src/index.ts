@@ -33,10 +33,14 @@ export class RecurrankError extends Error {
 }
 
 const AGAIN = [408, 429, 502, 503, 504];
+/** What the server refuses for what is in it. It would always refuse it; with another key or later it may take all else. */
+const REFUSED = [400, 413];
 /** Milliseconds between two tries at most. */
 const LONGEST_PAUSE = 5000;
-/** Reports that are sent together: a request that outlives its page may have 64 kB. */
+/** Reports of earlier pages that are sent together: a request that outlives its page may have 64 kB. */
 const TOGETHER = 100;
+/** Entries in storage at most: what a page cannot deliver for good must not fill it. */
+const KEPT = 1000;
 
 export class Recurrank {
   readonly #url: string;
@@ -49,7 +53,8 @@ export class Recurrank {
     this.#url = url.replace(/\/+$/, "");
     this.#options = options;
     this.#storage = options.storage === undefined ? browserStorage() : options.storage;
-    this.#prefix = `recurrank ${this.#url} `;
+    // by the key, too: a server may take a report with one key only
+    this.#prefix = `recurrank ${this.#url} ${hash(options.key ?? "")} `;
     void this.flush();
   }
 
@@ -68,17 +73,24 @@ export class Recurrank {
 
   /** Send what is kept; the constructor does this too. Resolves when all of it was tried. */
   async flush(): Promise<void> {
-    const names = this.#kept();
-    for (let start = 0; start < names.length; start += TOGETHER) {
-      const some = names.slice(start, start + TOGETHER);
-      const reports = some.flatMap((name) => parsed(this.#storage?.getItem(name)));
-      await this.#deliver(reports, some).catch(() => undefined);
+    let some: string[] = [];
+    let reports = 0;
+    for (const name of this.#kept()) {
+      const more = this.#stored(name).length;
+      if (some.length && reports + more > TOGETHER) {
+        await this.#deliverAll(some);
+        [some, reports] = [[], 0];
+      }
+      some.push(name);
+      reports += more;
     }
+    if (some.length) await this.#deliverAll(some);
   }
 
   /**
    * Watch the elements of a slate, in the order of its positions: each click is reported at once, and the end of the visit when
-   * the page is left or `stop()` is called, with the positions that were in the viewport: what nobody saw teaches nothing.
+   * the page is left or `stop()` is called, with the positions that were in the viewport: what nobody saw teaches nothing. While
+   * the browser keeps a page that was left for its Back button, the visit is open: it goes on when the page is shown again.
    */
   observe(slate: string, elements: ArrayLike<Element>, options: ObserverOptions = {}): SlateObserver {
     return new SlateObserver(this, slate, Array.from(elements), options);
@@ -88,6 +100,7 @@ export class Recurrank {
     if (!this.#storage) return [];
     const name = this.#prefix + randomId();
     try {
+      if (this.#kept().length >= KEPT) return [];
       this.#storage.setItem(name, JSON.stringify(reports));
       return [name];
     } catch {
@@ -104,13 +117,34 @@ export class Recurrank {
     return names;
   }
 
+  #stored(name: string): NewReport[] {
+    try {
+      const found: unknown = JSON.parse(this.#storage?.getItem(name) ?? "");
+      return Array.isArray(found) ? found : [];
+    } catch {
+      return [];
+    }
+  }
+
+  /** Entries of the storage together; where that is refused in halves, so that one entry does not take the others with it. */
+  async #deliverAll(names: string[]): Promise<void> {
+    try {
+      await this.#deliver(names.flatMap((name) => this.#stored(name)), names);
+    } catch (error) {
+      if (names.length < 2 || !isRefused(error)) return;
+      const half = names.length >> 1;
+      await this.#deliverAll(names.slice(0, half));
+      await this.#deliverAll(names.slice(half));
+    }
+  }
+
   async #deliver(reports: NewReport[], kept: string[]): Promise<Reported[]> {
     let done = true;
     try {
       return reports.length ? ((await this.#post("/v1/feedback", reports, true)) as Reported[]) : [];
     } catch (error) {
-      // what the server refuses it will always refuse; what did not arrive is tried again by the next page
-      done = error instanceof RecurrankError && error.status >= 400 && error.status < 500 && !AGAIN.includes(error.status);
+      // of several entries nobody knows which one was refused; what did not arrive is tried again by the next page
+      done = kept.length === 1 && isRefused(error);
       throw error;
     } finally {
       if (done) for (const name of kept) this.#storage?.removeItem(name);
@@ -184,7 +218,8 @@ export class SlateObserver {
         element.addEventListener(kind, clicked, { capture: true, signal });
       }
     });
-    addEventListener("pagehide", () => this.stop(), { signal });
+    // a page that the browser keeps may be shown again, by the Back button
+    addEventListener("pagehide", ({ persisted }) => (persisted ? this.#report(false) : this.stop()), { signal });
   }
 
   /** Positions that were in the viewport so far, from 0. */
@@ -202,13 +237,20 @@ export class SlateObserver {
     if (this.#stop.signal.aborted) return;
     this.#stop.abort();
     this.#viewport.disconnect();
-    const report = { slate: this.#slate, clicks: this.clicks, final: true, ...(this.#looked ? { seen: this.seen } : {}) };
-    void this.#client.feedback(report).catch(() => undefined);
+    this.#report(true);
   }
 
   #clicked(position: number): void {
     this.#clicks.add(position);
-    void this.#client.feedback({ slate: this.#slate, clicks: [position], final: false }).catch(() => undefined);
+    this.#send({ slate: this.#slate, clicks: [position], final: false });
+  }
+
+  #report(final: boolean): void {
+    this.#send({ slate: this.#slate, clicks: this.clicks, final, ...(this.#looked ? { seen: this.seen } : {}) });
+  }
+
+  #send(report: NewReport): void {
+    void this.#client.feedback(report).catch(() => undefined);
   }
 }
 
@@ -224,12 +266,15 @@ function ascending(positions: Set<number>): number[] {
   return [...positions].sort((a, b) => a - b);
 }
 
-function parsed(text: string | null | undefined): NewReport[] {
-  try {
-    return JSON.parse(text ?? "[]") as NewReport[];
-  } catch {
-    return [];
-  }
+function isRefused(error: unknown): boolean {
+  return error instanceof RecurrankError && REFUSED.includes(error.status);
+}
+
+/** 32 bits of a text (FNV-1a). */
+function hash(text: string): string {
+  let bits = 0x811c9dc5;
+  for (let n = 0; n < text.length; n++) bits = Math.imul(bits ^ text.charCodeAt(n), 0x01000193);
+  return (bits >>> 0).toString(36);
 }
 
 function browserStorage(): Storage | null {

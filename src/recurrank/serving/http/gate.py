@@ -94,6 +94,7 @@ class Gate:
                     message["headers"] = [
                         *message["headers"],
                         (b"access-control-allow-origin", origin.encode()),
+                        (b"access-control-expose-headers", b"retry-after"),
                         (b"vary", b"origin"),
                     ]
             elif len(message.get("body", b"")) > PIECE:
