@@ -113,8 +113,7 @@ def _policy(retain: str | None, archive: str | None) -> Any:
             raise ValueError("archive: nothing goes there without --retain; give both")
         return None
     if archive is not None:
-        Archive(archive).manifest()  # complains where it cannot be used
-        Archive(archive).check_writable()
+        Archive(archive).check_usable()
     return parse(retain, archive)
 
 

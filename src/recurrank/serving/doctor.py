@@ -159,5 +159,5 @@ def _archive(store: Store, where: str | None) -> Check:
         return Check("archive", "ok", "none")
     archive = Archive(address)
     last = archive.check(floor.seq, floor.digest).last
-    archive.check_writable()
+    archive.check_usable()
     return Check("archive", "ok", f"{address}, up to event {last:,}")
