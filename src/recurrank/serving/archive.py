@@ -113,9 +113,19 @@ class Archive:
         except FileNotFoundError:
             return None
 
+    @property
+    def there(self) -> bool:
+        """Whether there is an archive."""
+        return self._manifest() is not None
+
+    def check_there(self) -> None:
+        """ValueError where there is none."""
+        if not self.there:
+            raise ValueError(f"archive: {self.address} has no {MANIFEST}, so it is not an archive; give that of this log")
+
     def check_usable(self) -> None:
         """ValueError where nothing can be written, or where the files that are there are not an archive's."""
-        if self._manifest() is None:
+        if not self.there:
             self._check_empty()
         try:
             self._files.check_writable()
@@ -181,9 +191,8 @@ class Archive:
 
         A new file and the manifest are written before an old file goes. ValueError where there is no manifest.
         """
-        manifest, total = self._manifest(), 0
-        if manifest is None:
-            raise ValueError(f"archive: {self.address} has no {MANIFEST}, so it is not an archive; give that of this log")
+        self.check_there()
+        manifest, total = self.manifest(), 0
         for place, step in enumerate(manifest.steps):
             files = []
             for file in step.files:
