@@ -6,9 +6,11 @@ import json
 import shutil
 import sys
 import threading
+from pathlib import Path
 
 import httpx
 import msgspec
+import psycopg
 import pyarrow.parquet as pq
 import pytest
 from tests import prepared
@@ -23,6 +25,7 @@ from recurrank.serving.backup import backup
 from recurrank.serving.erase import erase
 from recurrank.serving.retention import Policy
 from recurrank.serving.store import open_store
+from recurrank.serving.store import postgres as postgres_store
 from recurrank.serving.store.base import Report, Serve
 from recurrank.serving.trial import Trial, bare, trial_of
 from recurrank.serving.verify import verify
@@ -159,6 +162,38 @@ def test_an_erasure_beside_a_server_leaves_the_floor_where_it_is(database, tmp_p
     assert running.states() == states
     other.close()
     service.close()
+
+
+@pytest.mark.parametrize("reads", ["SELECT count(*) FROM pg_class", "SELECT count(*) FROM recurrank_events"])
+@pytest.mark.parametrize("isolation", ["READ COMMITTED", "REPEATABLE READ"])
+def test_an_erasure_beside_somebody_elses_transaction(database, tmp_path, monkeypatch, call, reads, isolation):
+    """VACUUM FULL keeps what an older snapshot may see, and cannot have a table that a transaction has read."""
+    running = Running(database, Policy(events=500, archive=f"{tmp_path}/archive"), window=1e6)
+    asked(running.service, 5)
+    running.rounds(400)
+    running.states()
+    assert running.service.retention.step() > 0
+    asked(running.service, 5)
+    running.service.close()
+    monkeypatch.setattr(postgres_store, "WAIT", 0.0)
+    monkeypatch.setattr(postgres_store, "PAUSE", 0.05)
+    with psycopg.connect(database) as other:
+        other.execute(f"SET TRANSACTION ISOLATION LEVEL {isolation}")
+        other.execute(reads)
+        code, _, complaint = call("erase", WHO, "--store", database)
+        harmless = isolation == "READ COMMITTED" and "pg_class" in reads
+        assert code == (0 if harmless else 2)
+        assert harmless or ("erase again" in complaint and complaint.count("\n") == 1)
+        assert not archived_subjects(tmp_path)  # the archive is not left out
+        monkeypatch.setattr(postgres_store, "WAIT", 60.0)
+        threading.Timer(0.2, other.close).start()
+        assert call("erase", WHO, "--store", database)[0] == 0  # it waits
+    with psycopg.connect(database, autocommit=True) as look:
+        look.execute("CHECKPOINT")
+        [(folder, file)] = look.execute("SELECT current_setting('data_directory'), pg_relation_filepath('recurrank_events')")
+    table = Path(folder, file).read_bytes()
+    assert OTHER.encode() in table
+    assert WHO.encode() not in table
 
 
 def test_two_erasures_at_once(database, tmp_path):

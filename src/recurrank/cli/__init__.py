@@ -88,6 +88,12 @@ def main(arguments: list[str] | None = None) -> None:
     except (KeyboardInterrupt, click.Abort):
         _complain("stopped")
         status = 130
+    except Exception as error:
+        records = sys.modules.get("recurrank.serving.store.records")  # where it is not loaded nothing can have raised its error
+        if records is None or not isinstance(error, records.StoreError):
+            raise
+        _complain(f"store: {error}")
+        status = 2
     sys.exit(status if isinstance(status, int) else 0)
 
 

@@ -34,6 +34,10 @@ FREE, FILES, CLOCK = 0.1, 4096, 60.0
 """The share of the disk and the open files below which, and the seconds of a wrong clock above which to say so."""
 
 
+MOST = 1 << 30
+"""Bytes of a store that is searched for damage."""
+
+
 class Check(NamedTuple):
     """One line."""
 
@@ -134,8 +138,13 @@ def _store(store: Store) -> Check:
     head, floor = store.head(), store.floor()
     if store.newest() != head.seq:
         return Check("store", "wrong", "its last events are missing; see `recurrank log verify`")
-    begins = f", the log begins after {floor.seq:,}" if floor.seq else ""
-    return Check("store", "ok", f"{len(store.rankers())} rankers, {head.seq:,} events{begins}, {store.size() >> 20:,} MB")
+    size, said = store.size(), f", the log begins after {floor.seq:,}" if floor.seq else ""
+    if size <= MOST:
+        for what in store.damage():
+            return Check("store", "wrong", f"it is damaged ({what}); see `recurrank log verify`, and restore a backup")
+    elif not store.shared:
+        said += ", too large to be searched for damage here: see `recurrank log verify`"
+    return Check("store", "ok", f"{len(store.rankers())} rankers, {head.seq:,} events, {size >> 20:,} MB{said}")
 
 
 def _clock(store: Store) -> Check:
