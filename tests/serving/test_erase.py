@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import json
+import shutil
+import sys
 import threading
+from pathlib import Path
 
 import httpx
 import msgspec
+import psycopg
 import pyarrow.parquet as pq
 import pytest
+from tests import prepared
 from tests.dashboard.running import Server
 from tests.serving.growing import Running
 
@@ -20,6 +25,7 @@ from recurrank.serving.backup import backup
 from recurrank.serving.erase import erase
 from recurrank.serving.retention import Policy
 from recurrank.serving.store import open_store
+from recurrank.serving.store import postgres as postgres_store
 from recurrank.serving.store.base import Report, Serve
 from recurrank.serving.trial import Trial, bare, trial_of
 from recurrank.serving.verify import verify
@@ -66,7 +72,7 @@ def test_a_subject_is_erased_and_nothing_else(erasing, tmp_path):
     assert done.archive == 30
     assert done.log >= 5 + 15  # those that stayed below the floor, too
     assert done.exports[str(tmp_path / "before.parquet")] >= 35
-    assert erase(store, WHO, exports=[tmp_path / "before.parquet"]) == (0, 0, {str(tmp_path / "before.parquet"): 0})
+    assert erase(store, WHO, exports=[tmp_path / "before.parquet"])[:3] == (0, 0, {str(tmp_path / "before.parquet"): 0})
     assert verify(store).faults == []
     assert all(replay(store, stored).faults == [] for stored in store.rankers())
     export(store, tmp_path / "after.parquet")
@@ -109,7 +115,7 @@ def test_subjects_that_were_written_before_there_were_salts(address, tmp_path):
     done = erase(store, WHO)
     assert done.archive == 10
     assert done.log == 11
-    assert erase(store, WHO) == (0, 0, {})
+    assert erase(store, WHO)[:3] == (0, 0, {})
     assert verify(store).faults == []
     assert all(replay(store, stored).faults == [] for stored in store.rankers())
     noted = chain.unpack_notes(store.noted_as(chain.REPLACED))
@@ -147,7 +153,7 @@ def test_an_erasure_beside_a_server_leaves_the_floor_where_it_is(database, tmp_p
         replace(*arguments)
 
     other.replace_slates = between
-    assert erase(other, WHO) == (5, 5, {})
+    assert erase(other, WHO) == (5, 5, {}, {f"{tmp_path}/archive": 5})
     assert tried
     assert service.store.floor().seq >= retention.floor >= floor.seq
     assert service.store.floor().seal != floor.seal
@@ -156,6 +162,38 @@ def test_an_erasure_beside_a_server_leaves_the_floor_where_it_is(database, tmp_p
     assert running.states() == states
     other.close()
     service.close()
+
+
+@pytest.mark.parametrize("reads", ["SELECT count(*) FROM pg_class", "SELECT count(*) FROM recurrank_events"])
+@pytest.mark.parametrize("isolation", ["READ COMMITTED", "REPEATABLE READ"])
+def test_an_erasure_beside_somebody_elses_transaction(database, tmp_path, monkeypatch, call, reads, isolation):
+    """VACUUM FULL keeps what an older snapshot may see, and cannot have a table that a transaction has read."""
+    running = Running(database, Policy(events=500, archive=f"{tmp_path}/archive"), window=1e6)
+    asked(running.service, 5)
+    running.rounds(400)
+    running.states()
+    assert running.service.retention.step() > 0
+    asked(running.service, 5)
+    running.service.close()
+    monkeypatch.setattr(postgres_store, "WAIT", 0.0)
+    monkeypatch.setattr(postgres_store, "PAUSE", 0.05)
+    with psycopg.connect(database) as other:
+        other.execute(f"SET TRANSACTION ISOLATION LEVEL {isolation}")
+        other.execute(reads)
+        code, _, complaint = call("erase", WHO, "--store", database)
+        harmless = isolation == "READ COMMITTED" and "pg_class" in reads
+        assert code == (0 if harmless else 2)
+        assert harmless or ("erase again" in complaint and complaint.count("\n") == 1)
+        assert not archived_subjects(tmp_path)  # the archive is not left out
+        monkeypatch.setattr(postgres_store, "WAIT", 60.0)
+        threading.Timer(0.2, other.close).start()
+        assert call("erase", WHO, "--store", database)[0] == 0  # it waits
+    with psycopg.connect(database, autocommit=True) as look:
+        look.execute("CHECKPOINT")
+        [(folder, file)] = look.execute("SELECT current_setting('data_directory'), pg_relation_filepath('recurrank_events')")
+    table = Path(folder, file).read_bytes()
+    assert OTHER.encode() in table
+    assert WHO.encode() not in table
 
 
 def test_two_erasures_at_once(database, tmp_path):
@@ -246,5 +284,118 @@ def test_what_will_not_do(tmp_path):
     (tmp_path / "none.jsonl").write_text("subject\n")
     with pytest.raises(ValueError, match="not an export"):
         erase(store, "x", exports=[tmp_path / "none.jsonl"])
-    assert erase(store, "x") == (0, 0, {})
+    assert erase(store, "x") == (0, 0, {}, {})
     store.close()
+
+
+def built(tmp_path, monkeypatch, archive: str) -> Running:
+    """A service in a folder of its own, whose archive has the subject; it is closed."""
+    (tmp_path / "shop").mkdir()
+    monkeypatch.chdir(tmp_path / "shop")
+    running = Running("sqlite:///log.db", Policy(events=1000, archive=archive), window=1e6)
+    asked(running.service, 10)
+    running.rounds(700)
+    running.states()
+    assert running.service.retention.step() > 0, running.service.retention.failed
+    running.service.close()
+    return running
+
+
+def again(running: Running, **policy) -> Running:
+    """The same with other options, after another step of retention."""
+    running.policy = Policy(events=1000, **policy)
+    running.start()
+    running.rounds(300)
+    running.states()
+    assert running.service.retention.step() > 0, running.service.retention.failed
+    running.service.close()
+    return running
+
+
+def archived_subjects(folder) -> bool:
+    return any(
+        WHO.encode() in payload
+        for path in folder.rglob("*.parquet")
+        for payload in pq.read_table(path).column("payload").to_pylist()
+    )
+
+
+@pytest.mark.parametrize("spelled", ["./archive", "../shop//archive/", "archive"])
+def test_a_relative_archive_is_erased_from_any_folder(tmp_path, monkeypatch, call, spelled):
+    built(tmp_path, monkeypatch, spelled)
+    left = tmp_path / "shop/archive/ranker-1/2026-11-18.1-9.parquet"  # as a process leaves it that was killed
+    left.write_text(WHO)
+    (tmp_path / "else").mkdir()
+    monkeypatch.chdir(tmp_path / "else")
+    code, out, _ = call("erase", WHO, "--store", f"sqlite:///{tmp_path}/shop/log.db")
+    assert (code, out) == (0, f"log: erased from 10 slates\narchive {tmp_path}/shop/archive: erased from 10 slates\n")
+    assert not archived_subjects(tmp_path)
+    assert not left.exists()
+
+
+def test_an_archive_that_is_not_where_the_store_says_is_one_line_and_erases_nothing(tmp_path, monkeypatch, call):
+    """Such as a relative one, as older versions noted it."""
+    built(tmp_path, monkeypatch, "archive")
+    store = open_store("sqlite:///log.db")
+    store.raise_floor(msgspec.structs.replace(store.floor(), archive="archive"), {}, {})
+    store.note("archives", msgspec.msgpack.encode([]))
+    before = store.raw(0, 10**6)
+    store.close()
+    monkeypatch.chdir(tmp_path)
+    command = ["erase", WHO, "--store", f"sqlite:///{tmp_path}/shop/log.db"]
+    code, _, complaint = call(*command)
+    assert (code, complaint.count("\n")) == (2, 1)
+    assert f"archive: {tmp_path}/archive ends with event 0" in complaint
+    store = open_store(f"sqlite:///{tmp_path}/shop/log.db")
+    assert store.raw(0, 10**6) == before
+    store.close()
+    assert call(*command, "--archive", "shop/archive")[0] == 0
+    assert not archived_subjects(tmp_path)
+
+
+def test_events_are_not_dropped_behind_an_archive_unless_that_is_said(tmp_path, monkeypatch, call):
+    running = built(tmp_path, monkeypatch, "archive")
+    archive = f"{tmp_path}/shop/archive"
+    command = ["serve", "--store", running.address, "--retain", "1000"]
+    done = prepared.run([sys.executable, "-m", "recurrank", *command], capture_output=True, text=True)
+    assert done.returncode == 2
+    assert f"events of this log went to {archive}; give --archive, or --drop" in done.stderr
+    with monkeypatch.context() as environment:
+        environment.setenv("RECURRANK_RETAIN", "1000")
+        told = call("doctor", "--store", running.address)
+    assert "wrong archive: archive: events of this log went to" in told[1]
+    assert "give one of both" in call(*command, "--drop", "--archive", archive)[2]
+    again(running, drop=True)
+    assert f"archive: none; before: {archive}\n" in call("doctor", "--store", running.address)[1]
+    code, out, _ = call("erase", WHO, "--store", running.address)
+    assert (code, f"archive {archive}: erased from 10 slates" in out) == (0, True)
+    assert not archived_subjects(tmp_path)
+
+
+def test_archives_of_before_are_erased_or_asked_for(tmp_path, monkeypatch, call):
+    running = built(tmp_path, monkeypatch, "archive")
+    old, new = f"{tmp_path}/shop/archive", f"{tmp_path}/shop/copy"
+    shutil.copytree(old, new)
+    again(running, archive=new)
+    erasing = ["erase", WHO, "--store", running.address]
+    shutil.move(old, f"{tmp_path}/away")
+    code, _, complaint = call(*erasing)
+    assert (code, complaint.count("\n")) == (2, 1)
+    assert f"{old} may have events of this log, and there is no archive there" in complaint
+    assert f"not there: {old}" in call("doctor", "--store", running.address)[1]
+    assert archived_subjects(tmp_path / "shop/copy")
+    assert "is not an archive of this log" in call(*erasing, "--gone", new + "2")[2]
+    shutil.move(f"{tmp_path}/away", old)
+    code, out, _ = call(*erasing)
+    assert (code, f"archive {old}: erased" in out, f"archive {new}: erased" in out) == (0, True, True)
+    assert not archived_subjects(tmp_path)
+    shutil.rmtree(old)
+    assert call(*erasing, "--gone", old)[0] == 0
+    assert call(*erasing)[0] == 0  # it is forgotten
+
+
+def test_an_archive_that_was_moved_is_erased_where_it_is(tmp_path, monkeypatch, call):
+    running = built(tmp_path, monkeypatch, "archive")
+    shutil.move("archive", "moved")
+    assert call("erase", WHO, "--store", running.address, "--archive", "moved")[0] == 0
+    assert not archived_subjects(tmp_path)

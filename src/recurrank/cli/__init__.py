@@ -89,13 +89,20 @@ def main(arguments: list[str] | None = None) -> None:
         _complain("stopped")
         status = 130
     except Exception as error:
-        plugins = sys.modules.get("recurrank.plugins")  # where none is loaded, none is to blame
-        said = None if plugins is None else plugins.blamed(error)
+        said = _of_a_module(error)
         if said is None:
             raise
         _complain(said)
         status = 2
     sys.exit(status if isinstance(status, int) else 0)
+
+
+def _of_a_module(error: Exception) -> str | None:
+    """What to say of an error that only a module tells which may not be loaded: then nothing of it has raised the error."""
+    records, plugins = sys.modules.get("recurrank.serving.store.records"), sys.modules.get("recurrank.plugins")
+    if records is not None and isinstance(error, records.StoreError):
+        return f"store: {error}"
+    return None if plugins is None else plugins.blamed(error)
 
 
 def _complain(message: str) -> None:

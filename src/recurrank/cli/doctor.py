@@ -28,7 +28,8 @@ def command(config: Path | None, store: str | None, archive: str | None, as_json
     from recurrank.serving.doctor import CODES, examine
 
     check, options = _configured(config, store)
-    checks = [check, *examine(options["store"], archive or options["archive"], options["host"])]
+    dropping = options["retain"] is not None and options["archive"] is None and not options["drop"]
+    checks = [check, *examine(options["store"], archive or options["archive"], options["host"], dropping)]
     if as_json:
         print_json([check._asdict() for check in checks])
     else:

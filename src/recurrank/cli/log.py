@@ -140,11 +140,8 @@ def opened_store(address: str) -> Any:
     """A store that is there, to be closed at the end of a ``with``."""
     from contextlib import closing
 
-    from recurrank.serving.store import StoreError, open_store
+    from recurrank.serving.store import open_store
 
     if address.startswith("sqlite:///") and not Path(address.removeprefix("sqlite:///")).is_file():
         raise ValueError(f"store: there is no file {address.removeprefix('sqlite:///')}; give the server's --store")
-    try:
-        return closing(open_store(address))
-    except StoreError as error:
-        raise ValueError(f"store: {error}") from error
+    return closing(open_store(address))

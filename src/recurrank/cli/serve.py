@@ -56,6 +56,7 @@ def _from_file(context: click.Context, _: click.Parameter, path: Path | None) ->
     "--retain", metavar="TIME|EVENTS", help="What stays in the log: 30d, 12h, or so many events; by default everything."
 )
 @click.option("--archive", metavar="FOLDER", help="Where older events go: a folder or s3://...; by default they are dropped.")
+@click.option("--drop", is_flag=True, help="Drop older events though earlier ones of the log went to an archive.")
 @click.option("--fitted", help="What recurrank fit --out wrote: your log's users in the playground.")
 @plugin_option
 @click.option("--demo", is_flag=True, help="A catalogue and simulated users, to see it learn; nothing is kept.")
@@ -101,10 +102,10 @@ def check_options(**options: Any) -> Checked:
         origins=tuple(map(spelled_origin, options["allow_origin"])),
     )
     crowd = Crowd(connections=most, per_address=max(1, most // 2), waiting=options["max_waiting"])
-    return Checked(limits, crowd, _policy(options["retain"], options["archive"]))
+    return Checked(limits, crowd, _policy(options["retain"], options["archive"], options["drop"]))
 
 
-def _policy(retain: str | None, archive: str | None) -> Any:
+def _policy(retain: str | None, archive: str | None, drop: bool) -> Any:
     from recurrank.serving.archive import Archive
     from recurrank.serving.retention import parse
 
@@ -112,10 +113,11 @@ def _policy(retain: str | None, archive: str | None) -> Any:
         if archive is not None:
             raise ValueError("archive: nothing goes there without --retain; give both")
         return None
+    if archive is not None and drop:
+        raise ValueError("drop: events that go to --archive are not dropped; give one of both")
     if archive is not None:
-        Archive(archive).manifest()  # complains where it cannot be used
-        Archive(archive).check_writable()
-    return parse(retain, archive)
+        Archive(archive).check_usable()
+    return parse(retain, archive, drop)
 
 
 def _serve(store: str, host: str, port: int, checked: Checked, demo: bool, fitted: str | None) -> None:

@@ -2,21 +2,19 @@
 
 ``manifest.json`` lists the files in the order in which they were added, a *step* at a time. A step has all events from one to
 another, the digests of the chain (``chain.py``) before and after them, and of every file its SHA-256; so the chain can be
-followed from the first event on. A file that is not in the manifest is not part of the archive.
+followed from the first event on. A file that is not in the manifest is not part of the archive: it is removed where its name
+says that it was made here, and left alone where it does not.
 
 The archive is a folder, or any address that fsspec knows (``s3://bucket/folder``).
 """
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import hashlib
 import heapq
 import json
-import os
-import shutil
-import tempfile
+import re
 from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -25,6 +23,7 @@ from typing import Any
 import msgspec
 
 from recurrank.serving import chain
+from recurrank.serving.archive_files import address_of, open_files
 
 MANIFEST = "manifest.json"
 FORMAT = 1
@@ -32,8 +31,8 @@ ROWS = 100_000
 """Events that wait in memory before they are written."""
 BATCH = 10_000
 """Events read at a time from one file."""
-_WRITING = ".writing-"
-"""How the folder of files that are being written begins."""
+_MADE = re.compile(r"ranker-\d+/\d{4}-\d\d-\d\d\.\d+-\d+(~\d+)?\.parquet|\.writing-[0-9a-z_-]+")
+"""Names that files have that were made here; no others are ever removed."""
 COLUMNS = ("seq", "ranker", "kind", "served", "clicks", "payload", "at", "link")
 
 Raw = tuple[Any, ...]
@@ -81,94 +80,76 @@ class Archive:
     """
 
     def __init__(self, address: str) -> None:
-        self.address = address
-        self._remote: Any = None
-        self._root = address
-        if "://" in address:
-            try:
-                import fsspec  # type: ignore[import-untyped]
-            except ImportError as error:
-                raise ValueError(f"archive: {address} needs fsspec; install it, or give a folder") from error
-            try:
-                self._remote, self._root = fsspec.core.url_to_fs(address)
-            except (ValueError, ImportError) as error:
-                raise ValueError(f"archive: {address} cannot be used ({error})") from error
+        self.address = address_of(address)
+        self._files = open_files(self.address)
         try:
             import pyarrow  # noqa: F401
         except ImportError as error:
             raise ValueError("archive: Parquet needs pyarrow; install recurrank[parquet]") from error
 
-    # ------------------------------------------------------------------------------------------------ files
-
-    def _path(self, name: str) -> str:
-        return f"{self._root.rstrip('/')}/{name}"
-
-    @contextlib.contextmanager
-    def _open(self, name: str) -> Iterator[Any]:
-        path = self._path(name)
-        with self._remote.open(path, "rb") if self._remote is not None else open(path, "rb") as file:
-            yield file
-
-    def _put(self, file: Path, name: str) -> None:
-        """Move a file into the archive, whole and durably."""
-        path = self._path(name)
-        parent = path.rpartition("/")[0]
-        if self._remote is not None:
-            self._remote.makedirs(parent, exist_ok=True)
-            self._remote.put_file(str(file), path)
-            return
-        Path(parent).mkdir(parents=True, exist_ok=True)
-        with open(file, "rb+") as written:
-            os.fsync(written.fileno())
-        os.replace(file, path)
-        _sync_folder(parent)
-
-    def _remove(self, name: str) -> None:
-        with contextlib.suppress(FileNotFoundError):
-            if self._remote is not None:
-                self._remote.rm_file(self._path(name))
-            else:
-                os.unlink(self._path(name))
-
-    @contextlib.contextmanager
-    def _workshop(self) -> Iterator[Path]:
-        """A folder for files that are being written, on the same disk where that is possible."""
-        if self._remote is None:
-            Path(self._root).mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(prefix=_WRITING, dir=None if self._remote is not None else self._root) as folder:
-            yield Path(folder)
-
     # ------------------------------------------------------------------------------------------------ the manifest
 
     def manifest(self) -> Manifest:
         """What is in the archive; ValueError for a manifest that is altered, or of a newer version."""
+        return self._manifest() or Manifest()
+
+    def _manifest(self) -> Manifest | None:
+        """The same; None where there is no manifest: what is there does not belong to an archive."""
+        whole = self._read(MANIFEST)
+        if whole is None:
+            return None
         try:
-            with self._open(MANIFEST) as file:
-                whole = file.read()
-        except FileNotFoundError:
-            return Manifest()
-        try:
-            seal, _, body = whole.partition(b"\n")
-            if hashlib.sha256(body).hexdigest() != json.loads(seal)["sha256"]:
-                raise ValueError("it was altered")
-            found = msgspec.json.decode(body, type=Manifest)
+            found = _unsealed(whole)
         except (ValueError, KeyError, TypeError, msgspec.MsgspecError) as error:
             raise ValueError(f"archive: {self.address}: its manifest cannot be read ({error})") from error
         if found.format > FORMAT:
             raise ValueError(f"archive: {self.address} is of a newer version ({found.format}, known here: {FORMAT})")
         return found
 
-    def check_writable(self) -> None:
-        """ValueError where no file can be made in the folder, or in the one in which it would be made. Nothing stays there."""
-        if self._remote is not None:
-            return
-        folder = Path(self._root).absolute()
+    def _read(self, name: str) -> bytes | None:
         try:
-            there = next(path for path in (folder, *folder.parents) if path.exists())
-            with tempfile.TemporaryDirectory(prefix=_WRITING, dir=there):
-                pass
-        except OSError as error:
-            raise ValueError(f"archive: {self.address} cannot be written ({error.strerror})") from error
+            with self._files.open(name) as file:
+                return bytes(file.read())
+        except FileNotFoundError:
+            return None
+
+    @property
+    def there(self) -> bool:
+        """Whether there is an archive."""
+        return self._manifest() is not None
+
+    def check_there(self) -> None:
+        """ValueError where there is none."""
+        if not self.there:
+            raise ValueError(f"archive: {self.address} has no {MANIFEST}, so it is not an archive; give that of this log")
+
+    def check_usable(self) -> None:
+        """ValueError where nothing can be written, or where the files that are there are not an archive's."""
+        if not self.there:
+            self._check_empty()
+        try:
+            self._files.check_writable()
+        except (OSError, ValueError) as error:
+            raise ValueError(f"archive: {self.address} cannot be written ({_why(error)})") from error
+
+    def _check_empty(self) -> None:
+        name = next(self._files.names(), None)
+        if name is not None:
+            raise ValueError(
+                f"archive: {self.address} has files ({name}) and no {MANIFEST}, so it is not an archive; give "
+                "a new or an empty folder"
+            )
+
+    def _begun(self) -> Manifest:
+        """What is in the archive, before something is added. Where there was nothing, a manifest says that it is an archive."""
+        manifest = self._manifest()
+        if manifest is None:
+            self._check_empty()
+            manifest = Manifest()
+            with self._files.workshop() as folder:
+                self._write_manifest(manifest, folder)
+        self._tidy(manifest)
+        return manifest
 
     def check(self, seq: int, digest: bytes) -> Manifest:
         """What is in the archive of a log that begins after an event; ValueError where it is not one of this log."""
@@ -182,7 +163,7 @@ class Archive:
     def _write_manifest(self, manifest: Manifest, folder: Path) -> None:
         body = msgspec.json.format(msgspec.json.encode(manifest), indent=1)
         (folder / MANIFEST).write_bytes(json.dumps({"sha256": hashlib.sha256(body).hexdigest()}).encode() + b"\n" + body)
-        self._put(folder / MANIFEST, MANIFEST)
+        self._files.put(folder / MANIFEST, MANIFEST)
 
     # ------------------------------------------------------------------------------------------------ writing
 
@@ -191,9 +172,8 @@ class Archive:
 
         The step counts once the manifest has it, which is written last.
         """
-        manifest = self.manifest()
-        self._tidy(manifest)
-        with self._workshop() as folder:
+        manifest = self._begun()
+        with self._files.workshop() as folder:
             writer = _Writer(folder)
             for event in events:
                 writer.add(event)
@@ -201,7 +181,7 @@ class Archive:
                 return None
             files = writer.finish()
             for file in files:
-                self._put(folder / file.path.replace("/", "-"), file.path)
+                self._files.put(folder / file.path.replace("/", "-"), file.path)
             step = Step(writer.first, writer.last, before.hex(), writer.digest.hex(), files)
             self._write_manifest(Manifest(FORMAT, [*manifest.steps, step]), folder)
         return step
@@ -209,8 +189,9 @@ class Archive:
     def replace(self, change: Callable[[Raw], Raw]) -> int:
         """Rewrite the files with events that ``change`` changes, and forget the others; how many events were changed.
 
-        A new file and the manifest are written before an old file goes.
+        A new file and the manifest are written before an old file goes. ValueError where there is no manifest.
         """
+        self.check_there()
         manifest, total = self.manifest(), 0
         for place, step in enumerate(manifest.steps):
             files = []
@@ -222,7 +203,7 @@ class Archive:
             if files != step.files:
                 manifest.steps[place] = msgspec.structs.replace(step, files=files)
         if total:
-            with self._workshop() as folder:
+            with self._files.workshop() as folder:
                 self._write_manifest(manifest, folder)
         self._tidy(manifest)
         return total
@@ -231,31 +212,21 @@ class Archive:
         """A file with other rows under another name."""
         stem, _, number = file.path.removesuffix(".parquet").partition("~")
         path = f"{stem}~{int(number or 0) + 1}.parquet"
-        with self._workshop() as folder:
+        with self._files.workshop() as folder:
             writer = _Writer(folder)
             for row in rows:
                 writer.add(row)
             [made] = writer.finish()
-            self._put(folder / made.path.replace("/", "-"), path)
+            self._files.put(folder / made.path.replace("/", "-"), path)
         return File(path, file.ranker, file.day, file.rows, made.sha256)
 
     def _tidy(self, manifest: Manifest) -> None:
-        """Remove files that are not in the manifest: whoever wrote them was killed."""
-        known = {file.path for step in manifest.steps for file in step.files} | {MANIFEST}
-        for name in self._names():
-            if name not in known:
-                self._remove(name)
-        if self._remote is None:
-            for folder in Path(self._root).glob(f"{_WRITING}*"):
-                shutil.rmtree(folder, ignore_errors=True)
-
-    def _names(self) -> list[str]:
-        """All files of the archive, whether they are in the manifest or not."""
-        if self._remote is None:
-            found = [str(path) for path in Path(self._root).rglob("*") if path.is_file()]
-        else:
-            found = self._remote.find(self._root) if self._remote.exists(self._root) else []
-        return [path.removeprefix(self._root.rstrip("/") + "/") for path in found]
+        """Remove what a killed process left: files named as the archive's are, which the manifest does not have."""
+        known = {file.path for step in manifest.steps for file in step.files}
+        for name in list(self._files.names()):
+            if _MADE.fullmatch(name) and name not in known:
+                self._files.remove(name)
+        self._files.clear()
 
     # ------------------------------------------------------------------------------------------------ reading
 
@@ -278,7 +249,7 @@ class Archive:
         import pyarrow.parquet as pq
 
         try:
-            with self._open(file.path) as opened:
+            with self._files.open(file.path) as opened:
                 if hashlib.file_digest(opened, "sha256").hexdigest() != file.sha256:
                     raise ValueError(f"archive: {file.path} was altered: its digest is not that of the manifest")
                 opened.seek(0)
@@ -357,10 +328,13 @@ def _named(day: float) -> str:
     return datetime.fromtimestamp(day * 86_400, UTC).date().isoformat()
 
 
-def _sync_folder(folder: str) -> None:
-    """So that a name that was given survives a power cut."""
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+def _unsealed(whole: bytes) -> Manifest:
+    """A manifest from its file."""
+    seal, _, body = whole.partition(b"\n")
+    if hashlib.sha256(body).hexdigest() != json.loads(seal)["sha256"]:
+        raise ValueError("it was altered")
+    return msgspec.json.decode(body, type=Manifest)
+
+
+def _why(error: Exception) -> str:
+    return (error.strerror if isinstance(error, OSError) else None) or str(error) or type(error).__name__

@@ -21,6 +21,7 @@ from recurrank import __version__
 from recurrank.serving.archive import Archive
 from recurrank.serving.auth import check_guarded, open_keys
 from recurrank.serving.files import SCHEME, check_place, path_of
+from recurrank.serving.known_archives import check_dropping, known
 from recurrank.serving.store import Store, StoreError, open_store
 
 Verdict = Literal["ok", "look", "wrong"]
@@ -33,6 +34,10 @@ FREE, FILES, CLOCK = 0.1, 4096, 60.0
 """The share of the disk and the open files below which, and the seconds of a wrong clock above which to say so."""
 
 
+MOST = 1 << 30
+"""Bytes of a store that is searched for damage."""
+
+
 class Check(NamedTuple):
     """One line."""
 
@@ -41,8 +46,10 @@ class Check(NamedTuple):
     detail: str
 
 
-def examine(address: str, archive: str | None = None, host: str = "127.0.0.1") -> Iterator[Check]:
-    """All checks of a server with this store that listens there, as they are made."""
+def examine(address: str, archive: str | None = None, host: str = "127.0.0.1", dropping: bool = False) -> Iterator[Check]:
+    """All checks of a server with this store that listens there, as they are made; ``dropping`` is whether it drops events
+    that it has not been told to drop.
+    """
     yield Check("version", "ok", f"recurrank {__version__}, Python {platform.python_version()}, {_versions()}")
     yield _files()
     yield _cache()
@@ -58,7 +65,7 @@ def examine(address: str, archive: str | None = None, host: str = "127.0.0.1") -
     with closing(store):
         for name, check in (("store", _store), ("clock", _clock), ("disk", _disk)):
             yield from _guarded(name, address, lambda check=check: check(store))  # type: ignore[misc]
-        yield from _guarded("archive", address, lambda: _archive(store, archive))
+        yield from _guarded("archive", address, lambda: _archive(store, archive, dropping))
 
 
 def _guarded(name: str, address: str, check: Callable[[], Check]) -> Iterator[Check]:
@@ -131,8 +138,13 @@ def _store(store: Store) -> Check:
     head, floor = store.head(), store.floor()
     if store.newest() != head.seq:
         return Check("store", "wrong", "its last events are missing; see `recurrank log verify`")
-    begins = f", the log begins after {floor.seq:,}" if floor.seq else ""
-    return Check("store", "ok", f"{len(store.rankers())} rankers, {head.seq:,} events{begins}, {store.size() >> 20:,} MB")
+    size, said = store.size(), f", the log begins after {floor.seq:,}" if floor.seq else ""
+    if size <= MOST:
+        for what in store.damage():
+            return Check("store", "wrong", f"it is damaged ({what}); see `recurrank log verify`, and restore a backup")
+    elif not store.shared:
+        said += ", too large to be searched for damage here: see `recurrank log verify`"
+    return Check("store", "ok", f"{len(store.rankers())} rankers, {head.seq:,} events, {size >> 20:,} MB{said}")
 
 
 def _clock(store: Store) -> Check:
@@ -152,12 +164,21 @@ def _disk(store: Store) -> Check:
     return Check("disk", "look" if free < FREE * total else "ok", said)
 
 
-def _archive(store: Store, where: str | None) -> Check:
-    floor = store.floor()
+def _archive(store: Store, where: str | None, dropping: bool) -> Check:
+    floor, said = store.floor(), "none"
+    if dropping:
+        check_dropping(floor, None, drop=False)
     address = where or floor.archive
-    if address is None:
-        return Check("archive", "ok", "none")
-    archive = Archive(address)
-    last = archive.check(floor.seq, floor.digest).last
-    archive.check_writable()
-    return Check("archive", "ok", f"{address}, up to event {last:,}")
+    if address is not None:
+        archive = Archive(address)
+        address = archive.address
+        last = archive.check(floor.seq, floor.digest).last
+        archive.check_usable()
+        said = f"{address}, up to event {last:,}"
+    former = [one for one in known(store) if one != address]
+    lost = [one for one in former if not Archive(one).there]
+    if former:
+        said += f"; before: {', '.join(former)}"
+    if lost:
+        said += f"; not there: {', '.join(lost)}, where an erasure will look"
+    return Check("archive", "look" if lost else "ok", said)

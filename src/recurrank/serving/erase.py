@@ -16,7 +16,9 @@ import msgspec
 
 from recurrank.serving import chain
 from recurrank.serving.archive import Archive
+from recurrank.serving.archive_files import address_of
 from recurrank.serving.events import Event, Kind
+from recurrank.serving.known_archives import forget, known
 from recurrank.serving.store.base import Store
 from recurrank.serving.trial import erased, forgotten, has_trial, trial_of
 
@@ -31,17 +33,21 @@ EXPORTED = frozenset(
 
 
 class Erased(NamedTuple):
-    """Slates whose subject was erased: in the log and the archive; rows or lines of each export."""
+    """Slates whose subject was erased: in the log, in all archives, and in each; rows or lines of each export."""
 
     log: int
     archive: int
     exports: dict[str, int]
+    archives: dict[str, int]
 
 
-def erase(store: Store, subject: str, archive: str | None = None, exports: Sequence[Path] = ()) -> Erased:
+def erase(
+    store: Store, subject: str, archive: str | None = None, exports: Sequence[Path] = (), gone: Sequence[str] = ()
+) -> Erased:
     """Erase a subject; how often it was found. Idempotent: killed in between, do it again.
 
-    Exports are what ``recurrank log export`` wrote: Parquet, or JSON lines (UBI).
+    Exports are what ``recurrank log export`` wrote: Parquet, or JSON lines (UBI). All archives that the log has had are
+    searched, but for those in ``gone``, which are there no more. ValueError, and nothing is erased, where another is not found.
     """
     if not subject:
         raise ValueError("subject: it is empty; give the one that was sent with rank requests")
@@ -50,10 +56,40 @@ def erase(store: Store, subject: str, archive: str | None = None, exports: Seque
     with store.maintaining(PATIENCE) as alone:
         if not alone:
             raise ValueError("store: retention or another erasure has been at work for minutes; try again later")
-        erasing, where = _Erasing(store, subject), archive or store.floor().archive
+        lost = [address_of(one) for one in gone]
+        archives, erasing = _archives(store, archive, lost), _Erasing(store, subject)
+        archived = {one.address: one.replace(erasing.without) for one in archives}
+        exported = {str(path): _erase_export(path, subject) for path in exports}
         logged = erasing.log()
-        archived = Archive(where).replace(erasing.without) if where else 0
-    return Erased(logged, archived, {str(path): _erase_export(path, subject) for path in exports})
+        forget(store, lost)
+    return Erased(logged, sum(archived.values()), exported, archived)
+
+
+def _archives(store: Store, given: str | None, gone: list[str]) -> list[Archive]:
+    """The log's archive, and those that it had before. ValueError where one is not as it should be."""
+    floor, before = store.floor(), known(store)
+    for address in gone:
+        if address not in before:
+            raise ValueError(f"gone: {address} is not an archive of this log; it has had {', '.join(before) or 'none'}")
+    last = None if floor.archive is None else address_of(floor.archive)
+    current = last if given is None else address_of(given)
+    found = []
+    if current is not None:
+        found.append(Archive(current))
+        found[0].check(floor.seq, floor.digest)
+        found[0].check_there()
+    for former in before:
+        archive = Archive(former)
+        moved = former == last and given is not None and not archive.there
+        if former in (current, *gone) or moved:
+            continue
+        if not archive.there:
+            raise ValueError(
+                f"archive: {former} may have events of this log, and there is no archive there; make it available, or add "
+                f"--gone {former} if it was moved or deleted"
+            )
+        found.append(archive)
+    return found
 
 
 class _Erasing:

@@ -23,6 +23,24 @@ def check_place(path: Path) -> None:
         raise ValueError(f"store: {path} is a folder; give a file, as sqlite:///recurrank.db")
 
 
+def beside(path: Path) -> list[Path]:
+    """The file of a database, and what SQLite may have made beside it."""
+    return [path.with_name(path.name + end) for end in ("", "-wal", "-shm", "-journal")]
+
+
+def move_durably(file: Path, to: Path) -> None:
+    """Give a file its name, in place of the one that has it; its content and the name survive a power cut."""
+    with open(file, "rb+") as written:
+        os.fsync(written.fileno())
+    os.replace(file, to)
+    if os.name == "posix":
+        descriptor = os.open(to.absolute().parent, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+
 def give_to_owner(path: Path, *like: Path) -> None:
     """Where root has made a file: give it to the owner of the first of these files that is there.
 

@@ -25,6 +25,7 @@ import structlog
 
 from recurrank.serving.changes import stocked_at
 from recurrank.serving.fold import unpack_catalogue
+from recurrank.serving.known_archives import check_dropping, remember
 from recurrank.serving.retention_process import Worker
 from recurrank.serving.retention_worker import Gone, Order, Prepared, Survey, surveyed
 from recurrank.serving.spec import LoggedSpec
@@ -64,14 +65,18 @@ _UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": DAY}
 
 
 class Policy(NamedTuple):
-    """What stays in the log: events of so many seconds, or so many events. ``archive`` is where the others go, if anywhere."""
+    """What stays in the log: events of so many seconds, or so many events. ``archive`` is where the others go, if anywhere.
+
+    ``drop``: they go nowhere although older ones went to an archive.
+    """
 
     seconds: float | None = None
     events: int | None = None
     archive: str | None = None
+    drop: bool = False
 
 
-def parse(retain: str, archive: str | None = None) -> Policy:
+def parse(retain: str, archive: str | None = None, drop: bool = False) -> Policy:
     """``30d``, ``12h``, ``90m`` or ``45s``, or a number of events.
 
     >>> parse("12h").seconds, parse("1000000").events
@@ -80,9 +85,9 @@ def parse(retain: str, archive: str | None = None) -> Policy:
     found = re.fullmatch(r"([0-9]+)([smhd]?)", retain)
     number = int(found[1]) if found else 0
     if found and found[2] and 0 < number * _UNITS[found[2]] < 100 * 366 * DAY:
-        return Policy(seconds=number * _UNITS[found[2]], archive=archive)
+        return Policy(seconds=number * _UNITS[found[2]], archive=archive, drop=drop)
     if found and not found[2] and LEAST <= number < 2**62:
-        return Policy(events=number, archive=archive)
+        return Policy(events=number, archive=archive, drop=drop)
     raise ValueError(f"retain: {retain!r} is not a time such as 30d or 12h, nor a number of events of at least {LEAST:,}")
 
 
@@ -116,6 +121,8 @@ class Retention:
     ) -> None:
         if policy is not None and address is None:
             raise ValueError("retain: the store's address is needed")
+        if policy is not None:
+            check_dropping(store.floor(), policy.archive, policy.drop)
         self._store, self._address, self._policy = store, address, policy
         self.stopping = threading.Event()
         self.failed: str | None = None
@@ -143,7 +150,7 @@ class Retention:
                 self.measure()
                 if learning():
                     self.step()
-            except StoreError as error:
+            except (StoreError, ValueError) as error:
                 self._fails(str(error))
             except Exception as error:
                 self._fails(f"{type(error).__name__}: {error}")
@@ -162,6 +169,7 @@ class Retention:
         if floor.seq != self._cleared:
             self._clear(floor)
         if self._policy is not None:
+            check_dropping(floor, self._policy.archive, self._policy.drop)
             while (target := self._target(floor)) > floor.seq and not self.stopping.is_set():
                 with self._store.maintaining() as alone:  # an erasure changes the floor's seal and the archive
                     raised = self._raise(self._store.floor(), target, self._policy.archive) if alone else None
@@ -192,7 +200,7 @@ class Retention:
     def _target(self, floor: Floor) -> int:
         """The last event that is old enough to go; the floor's where it is not worth a step yet."""
         assert self._policy is not None
-        newest, (seconds, events, _) = self._store.newest(), self._policy
+        newest, seconds, events = self._store.newest(), self._policy.seconds, self._policy.events
         if events is not None:
             target, self.length = newest - events, (newest - floor.seq) / events
             self._urgent = self.length > URGENT
@@ -229,6 +237,8 @@ class Retention:
             self._complain()
             return None  # the same again would come of it
         self._vain = (floor.seq, newest)
+        if archive is not None:
+            remember(self._store, archive)
         self._store.pin({ranker: seq for ranker, seq in newest.items() if seq > verified.get(ranker, 0)}, Pin.CANDIDATE)
         with span("retention: verify and archive", until=target):
             prepared = self._work(Order(self._address, archive, target))

@@ -110,7 +110,8 @@ def prepare(store: Store, order: Order) -> Prepared:
     opened = sorted(step.open)
     packed = b"".join(seq.to_bytes(8, "little") for seq in opened)
     seal = chain.seal(step.open[seq] for seq in opened)
-    return Prepared(Floor(step.last, step.digest, packed, seal, order.archive, step.changes), verified)
+    address = None if archive is None else archive.address
+    return Prepared(Floor(step.last, step.digest, packed, seal, address, step.changes), verified)
 
 
 def _verified(store: Store, floor: Floor) -> dict[int, int]:

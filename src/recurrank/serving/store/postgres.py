@@ -75,6 +75,13 @@ SILENCE, LONG_SILENCE = 2.0, 10.0
 """Seconds without a byte from the database after which a call fails: of those that requests and the lease wait for, and of
 the rest. A server that is stopped still answers keepalives, so that only a clock on this side can tell."""
 
+SCRUBBING = 24 * 3600.0
+"""The same of writing the table of events anew, which says nothing meanwhile."""
+
+WAIT, PAUSE, TRY = 60.0, 1.0, 0.5
+"""Seconds that other transactions are waited for before that, between two looks, and that a try may wait for its lock: whoever
+uses the events waits behind it."""
+
 _PARAMETERS = {
     "connect_timeout": 2,
     "keepalives_idle": 5,
@@ -244,10 +251,16 @@ class PostgresStore(SqlStore):
             t.execute(query + " AS c (slate, status, clicks) WHERE s.slate = c.slate", values)
 
     def scrub(self) -> None:
-        with self._slow.use() as connection:
-            connection.execute("SET statement_timeout = 0")
-            connection.execute("VACUUM FULL recurrank_events")
-            connection.execute("RESET statement_timeout")
+        """Write the table of events anew. A row stays in it as long as a transaction may still see it: those are waited for."""
+        with self._slow.use(SCRUBBING) as connection:
+            mark = int(connection.execute("SELECT txid_current()").fetchone()[0]) % (1 << 32)
+            until = time.monotonic() + WAIT
+            while (found := _in_the_way(connection, mark)) is not None:
+                if time.monotonic() >= until:
+                    who, since = found
+                    began = "" if since is None else f" since {since:%Y-%m-%d %H:%M:%S%z}"
+                    raise StoreError(f"{who}{began} still sees what was erased, or uses the events; end it and erase again")
+                time.sleep(PAUSE)
 
     def size(self) -> int:
         query = "SELECT coalesce(sum(pg_total_relation_size(oid)), 0)::bigint FROM pg_class"
@@ -317,6 +330,37 @@ class PostgresKeys:
             for key in keys:
                 row = (key.name, key.hash, ",".join(key.roles), key.created)
                 connection.execute("INSERT INTO recurrank_keys VALUES (%s, %s, %s, %s)", row)
+
+
+_SEES = """
+    SELECT 'process ' || pid, xact_start FROM pg_stat_activity
+    WHERE pid <> pg_backend_pid() AND (datname = current_database() OR datname IS NULL)
+    AND greatest(age(backend_xmin), age(backend_xid)) > age(%(mark)s::text::xid)
+    UNION ALL SELECT 'replication slot ' || slot_name, NULL FROM pg_replication_slots
+    WHERE age(xmin) > age(%(mark)s::text::xid)
+    UNION ALL SELECT 'prepared transaction ' || gid, prepared FROM pg_prepared_xacts
+    WHERE database = current_database() AND age(transaction) > age(%(mark)s::text::xid) LIMIT 1
+"""
+_USES = """
+    SELECT 'process ' || pid, xact_start FROM pg_locks LEFT JOIN pg_stat_activity USING (pid)
+    WHERE relation = 'recurrank_events'::regclass AND granted AND pid <> pg_backend_pid() ORDER BY xact_start LIMIT 1
+"""
+
+
+def _in_the_way(connection: Any, mark: int) -> tuple[str, Any] | None:
+    """Who may see what is older than a transaction, or uses the events, and since when; None once the table is written anew."""
+    if (found := connection.execute(_SEES, {"mark": mark}).fetchone()) is not None:
+        return found[0], found[1]
+    connection.execute("SET statement_timeout = 0")
+    connection.execute(f"SET lock_timeout = {round(TRY * 1000)}")
+    try:
+        connection.execute("VACUUM FULL recurrank_events")
+    except psycopg.errors.LockNotAvailable:
+        return connection.execute(_USES).fetchone() or ("another transaction", None)
+    finally:
+        connection.execute("RESET statement_timeout")
+        connection.execute("RESET lock_timeout")
+    return None
 
 
 def _lock(t: Any) -> None:

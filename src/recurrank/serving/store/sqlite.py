@@ -296,6 +296,10 @@ class SqliteStore(SqlStore):
         with self.reading() as reader:
             return [row[0] for row in reader.execute("PRAGMA integrity_check") if row[0] != "ok"]
 
+    def damage(self) -> list[str]:
+        with self.reading() as reader:
+            return [row[0] for row in reader.execute("PRAGMA quick_check(1)") if row[0] != "ok"]
+
     def lease(self) -> bool:
         return True
 

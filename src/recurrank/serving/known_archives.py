@@ -1,0 +1,46 @@
+"""Which archives a log has had: the store notes each before it gets an event, so that an erasure finds them all.
+
+There is more than one where the archive was moved, where older events have been dropped since, or where a new one was begun
+after a restore.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from recurrank.serving.archive_files import address_of
+from recurrank.serving.store.base import Floor, Store
+
+NOTE = "archives"
+"""What they are kept under in the store."""
+
+
+def known(store: Store) -> list[str]:
+    """Addresses of all archives that may have events of a log."""
+    noted, last = store.noted_as(NOTE), store.floor().archive
+    found = [] if noted is None else msgspec.msgpack.decode(noted, type=list[str])
+    return found if last is None or address_of(last) in found else [*found, address_of(last)]
+
+
+def remember(store: Store, archive: str) -> None:
+    """Note an archive, and the one that the log has so far."""
+    _note(store, dict.fromkeys([*known(store), address_of(archive)]))
+
+
+def forget(store: Store, archives: list[str]) -> None:
+    """These archives are gone."""
+    _note(store, [one for one in known(store) if one not in archives])
+
+
+def _note(store: Store, archives: dict[str, None] | list[str]) -> None:
+    packed = msgspec.msgpack.encode(list(archives))
+    if store.noted_as(NOTE) != packed:
+        store.note(NOTE, packed)
+
+
+def check_dropping(floor: Floor, archive: str | None, drop: bool) -> None:
+    """ValueError where events would be dropped though older ones went to an archive, unless that is asked for."""
+    if floor.archive is not None and archive is None and not drop:
+        raise ValueError(
+            f"archive: events of this log went to {floor.archive}; give --archive, or --drop to drop those that follow for good"
+        )
