@@ -57,7 +57,7 @@ MASK = (1 << 48) - 1
 
 
 def direction(seed, candidate, dim):
-    """A random direction: normal numbers by Box and Muller from drand48's generator, scaled to length 1."""
+    """A random direction: normal numbers as ratios of uniform ones of drand48's generator, scaled to length 1."""
     state = (seed ^ (candidate * 0x5DEECE66D)) & MASK
 
     def uniform():
@@ -69,9 +69,10 @@ def direction(seed, candidate, dim):
         uniform()
     normal = []
     while len(normal) < dim:
-        radius, angle = math.sqrt(-2 * math.log((uniform() + 1) / 2**48)), 2 * math.pi * uniform() / 2**48
-        normal += [radius * math.cos(angle), radius * math.sin(angle)]
-    vector = np.array(normal[:dim])
+        u, v = (uniform() + 1) / 2**48, 1.7156 * (uniform() / 2**48 - 0.5)
+        if v * v <= -4 * u * u * math.log(u):
+            normal.append(v / u)
+    vector = np.array(normal)
     return vector / math.sqrt(float(vector @ vector))
 
 
@@ -126,17 +127,16 @@ class PMGD(Dueling):
 
     def rank(self, features):
         rankings, slate, self.credit = self.rankings(features), [], []
-        weight = [[1 / (ranking.index(i) + 1.0) ** self.tau for i in range(len(features))] for ranking in rankings]
         while len(slate) < min(self.positions, len(features)):
-            left = [i for i in range(len(features)) if i not in slate]
-            mass = [sum(w[i] for i in left) for w in weight]
+            left = [[(1 / (r + 1.0) ** self.tau, i) for r, i in enumerate(ranking) if i not in slate] for ranking in rankings]
+            mass = [sum(weight for weight, _ in those) for those in left]
             c = int(self.rng.random() * self.teams)
             bar, reached = self.rng.random() * mass[c], 0.0
-            for item in left:
-                reached += weight[c][item]
+            for weight, drawn in left[c]:
+                item, reached = drawn, reached + weight
                 if reached > bar:
                     break
-            chances = [weight[c][item] / mass[c] for c in range(self.teams)]
+            chances = [next(weight for weight, i in left[c] if i == item) / mass[c] for c in range(self.teams)]
             self.credit.append([chance / sum(chances) for chance in chances])
             slate.append(item)
         return slate

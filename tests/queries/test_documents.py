@@ -40,6 +40,8 @@ def difference(ranker, twin, config, rounds=60) -> float:
     for t in range(rounds):
         count = int(rng.integers(1, 14))
         features, labels = rng.random((count, ranker.width)), rng.integers(0, 5, count)
+        if t % 5 == 0:
+            features[count // 2 :] = features[: count - count // 2]  # equal documents
         slate, expected = ranker.rank(features), twin.rank(features)
         assert slate.items.tolist() == list(expected), t
         clicks = clicks_of(slate.items, labels, rng)
@@ -72,7 +74,7 @@ def test_dbgd_and_mgd_are_their_twin(config):
 @pytest.mark.parametrize("config", range(20))
 def test_pmgd_is_its_twin(config):
     dim, positions, candidates = 2 + config % 4, (2, 3, 4, 5)[config % 4], (1, 2, 3)[config % 3]
-    options = {"learning_rate": (0.01, 0.3)[config % 2], "tau": (3.0, 1.0)[config % 5 == 0]}
+    options = {"learning_rate": (0.01, 0.3)[config % 2], "tau": (3.0, 1.0, 0.1, 100.0, 3.0)[config % 5]}
     ranker = rr.rankers.documents.PMGD(dim=dim, positions=positions, seed=config, candidates=candidates, **options)
     assert difference(ranker, naive.PMGD(dim, positions, ranker.copy().rng, candidates, **options), config, rounds=40) < 1e-9
 
@@ -84,6 +86,17 @@ def test_pairrank_is_its_twin(config):
     options = {"width": (0.1, 0.02, 0.5)[config % 3], "ridge": (0.1, 1.0)[config % 2]}
     ranker = rr.rankers.documents.PairRank(dim=dim, positions=positions, seed=config, **options)
     assert difference(ranker, naive.PairRank(dim, positions, ranker.copy().rng, **options), config, rounds=80) < 1e-5
+
+
+def test_credits_keep_their_precision_however_fast_chances_fall():
+    """At tau = 100 what a ranking has left falls by a factor of 10^30 with its first document."""
+    features = np.random.default_rng(0).random((12, 2))
+    for seed in range(20):
+        ranker = rr.rankers.documents.PMGD(dim=2, positions=9, seed=seed, candidates=2, tau=100.0)
+        twin = naive.PMGD(2, 9, ranker.copy().rng, 2, tau=100.0)
+        slate = ranker.rank(features)
+        assert slate.items.tolist() == twin.rank(features)
+        np.testing.assert_allclose(slate.memory[:, :3], twin.credit, rtol=1e-9, atol=0)
 
 
 def test_directions_are_uniform_on_the_sphere():

@@ -8,8 +8,8 @@ document; a candidate wins where it is expected to have more credited clicks tha
 
 | paper | code |
 |---|---|
-| tau | ``State.numbers[TAU]`` |
-| P_c(d) times its normaliser | ``State.weight[c, d]`` |
+| tau | ``tau`` |
+| P_c(d) times its normaliser | ``State.share[rank_c(d)]`` |
 | P(c contributed the document at k) | ``State.memory[k, c]`` |
 | the preference of c over theta | :func:`preferred` |
 
@@ -26,18 +26,18 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from recurrank._arrays import Bools, Floats, Ints
-from recurrank._compiled import hot, inner
+from recurrank._compiled import hot, inner, natural, rare
 from recurrank.catalogue import Catalogue
-from recurrank.rankers.documents.multileaving import Candidates, Decay, DuelingRanker, Rate, candidates, step
-from recurrank.rankers.documents.ordering import ranked
+from recurrank.rankers.documents.multileaving import Candidates, Decay, DuelingRanker, Rate, candidates, lay_out, step
 from recurrank.rankers.documents.ranker import register
+from recurrank.rankers.engines.pieces import multiply
 from recurrank.rankers.engines.requests import EXPLOITED, SAMPLED, Shown, Work, best, scores
 from recurrank.rankers.options import Option
 from recurrank.rankers.ranker import Seed
 from recurrank.rankers.request_ranker import ContextSize, Dim, Interactions
 
-TAU = 2
-LEFT = 2
+LEAST = 1e-300
+"""The smallest share, so that the last documents of a large tau can be drawn."""
 ROUNDING = 1e-12
 """Expectations that are 0 but for rounding are no preference."""
 
@@ -53,36 +53,118 @@ class State(NamedTuple):
     numbers: Floats  # (3,) learning rate, its decay, tau
     vectors: Floats  # (C + 1, d + 1) theta and the candidates of the present slate
     rankings: Ints  # (C + 1, K) unused
-    values: Floats  # (C + 1, 3) by ranking: unused, whether it has won, and the weight that is left
-    weight: Floats  # (C + 1, n) of each document in each ranking; 0 where it is in the slate
+    values: Floats  # (C + 1, 3) by ranking: unused, whether it has won, unused
+    columns: Floats  # (d, n) features of the present query's documents
+    share: Floats  # (n,) 1 / (r + 1)^tau
     difference: Floats  # (2, 2 K + 3) the distribution of a difference of clicks, before and after a click
     work: Work
 
 
 @inner
-def _mix(state: State, rng: np.random.Generator, count: int, slots: Ints, chosen: Ints) -> None:
-    """Fill the slate, and remember who may have contributed what."""
-    teams, weight, left = state.weight.shape[0], state.weight, state.values
-    for j in range(len(slots)):
-        c = int(rng.random() * teams)
-        bar, item, reached = rng.random() * left[c, LEFT], -1, 0.0
+def _rank_of(score: Floats, count: int, item: int) -> int:
+    """How many documents are above this one, from 0; the earlier of equals is above."""
+    value, above = score[item], 0
+    for i in range(item):
+        above += score[natural(i)] >= value
+    for i in range(item + 1, count):
+        above += score[natural(i)] > value
+    return above
+
+
+@rare
+def _at_rank(score: Floats, count: int, rank: int) -> int:
+    """The document of a rank, by bisecting on its score: to count is faster than to move documents."""
+    low, high = score[0], score[0]
+    for i in range(1, count):
+        low, high = min(low, score[i]), max(high, score[i])
+    above, reaching, middle = 0, count, low + (high - low) / 2
+    while reaching - above > 1 and low < middle < high:
+        found = 0
         for i in range(count):
-            reached += weight[c, i]
-            if weight[c, i] > 0 and (item < 0 or reached - weight[c, i] <= bar):
-                item = i
-            if reached > bar:
-                break
+            found += score[i] > middle
+        if found > rank:
+            low, reaching = middle, found
+        else:
+            high, above = middle, found
+        middle = low + (high - low) / 2
+    for i in range(count):  # one is left, and those that are equal
+        if low <= score[i] <= high and _rank_of(score, count, i) == rank:
+            return i
+    return -1
+
+
+@inner
+def _left(state: State, ranks: Ints, size: int) -> tuple[int, float]:
+    """What a ranking has left without so many ranks, which are put into order: the first rank left, and the sum of shares.
+
+    The sum from that rank on, less the shares gone from there on: each is below that rank's own, so that no precision is lost.
+    """
+    order, tail, left = state.work.order, state.work.top, 0.0
+    for h in range(size):
+        g = h
+        while g > 0 and order[g - 1] > ranks[h]:
+            order[g] = order[g - 1]
+            g -= 1
+        order[g] = ranks[h]
+    first = 0
+    while first < size and order[first] == first:
+        first += 1
+    for h in range(first, size):
+        left += state.share[order[h]]
+    return first, tail[first] - left
+
+
+@inner
+def _draw(state: State, rng: np.random.Generator, ranks: Ints, size: int, count: int) -> int:
+    """A rank by the shares of those that are left without so many ranks."""
+    rank, left = _left(state, ranks, size)
+    bar, reached, h, last = rng.random() * left, 0.0, rank, rank
+    while rank < count and reached <= bar:
+        if h < size and state.work.order[h] == rank:
+            h += 1
+        else:
+            reached += state.share[rank]
+            last = rank
+        rank += 1
+    return last
+
+
+@inner
+def _mix(state: State, rng: np.random.Generator, count: int, slots: Ints, chosen: Ints) -> None:
+    """Fill the slate: each position draws a ranking, and a rank of those that it has left."""
+    work, ranks = state.work, state.work.tried
+    work.top[count] = 0.0
+    for r in range(count - 1, -1, -1):
+        work.top[r] = work.top[r + 1] + state.share[r]
+    for j in range(len(slots)):
+        c = int(rng.random() * len(state.vectors))
+        multiply(state.columns, state.vectors[c, 1:], 0, count, work.score)
+        for h in range(j):
+            ranks[h] = _rank_of(work.score, count, chosen[h])
+        chosen[j] = _at_rank(work.score, count, _draw(state, rng, ranks, j, count))
+
+
+@inner
+def _credit(state: State, count: int, slots: Ints, chosen: Ints) -> None:
+    """P(c contributed the document at j), for all c: its share of what c had left at j, over the sum of these of all rankings.
+
+    What is left is summed from the last position on, where it is least.
+    """
+    work, ranks, size, teams = state.work, state.work.tried, len(slots), len(state.vectors)
+    for c in range(teams):
+        multiply(state.columns, state.vectors[c, 1:], 0, count, work.score)
+        for j in range(size):
+            ranks[j] = _rank_of(work.score, count, chosen[j])
+        left = _left(state, ranks, size)[1]
+        for j in range(size - 1, -1, -1):
+            left += state.share[ranks[j]]
+            state.memory[slots[j], c] = state.share[ranks[j]] / left
+    for j in range(size):
         total = 0.0
         for c in range(teams):
-            total += weight[c, item] / left[c, LEFT]
+            total += state.memory[slots[j], c]
         for c in range(teams):
-            state.memory[slots[j], c] = weight[c, item] / left[c, LEFT] / total
-            weight[c, item] = 0.0
-            remains = 0.0
-            for i in range(count):
-                remains += weight[c, i]
-            left[c, LEFT] = remains
-        chosen[j] = item
+            state.memory[slots[j], c] /= total
 
 
 @hot
@@ -97,16 +179,9 @@ def choose(
         return EXPLOITED, 0.0
     seed = int(rng.random() * (1 << 48))
     candidates(state, seed)
-    for c in range(teams):
-        scores(features, rows, count, state.vectors[c], 0.0, work.score)
-        ranked(work.score, count, work.kept)
-        state.values[c, LEFT] = 0.0
-        for r in range(count):
-            share = 1 / (r + 1.0) ** state.numbers[TAU]
-            state.weight[c, work.kept[r]] = share
-        for i in range(count):
-            state.values[c, LEFT] += state.weight[c, i]
+    lay_out(features, rows, count, state.columns)
     _mix(state, rng, count, slots, chosen)
+    _credit(state, count, slots, chosen)
     for j in range(size):
         state.memory[slots[j], teams] = seed
     return SAMPLED, 0.0
@@ -183,7 +258,7 @@ class PMGD(DuelingRanker):
     reference = "Oosterhuis, Schuth, de Rijke 2016"
     compiled_choose = choose
     compiled_take = take
-    from_catalogue = ("features", "work", "weight", "difference")
+    from_catalogue = ("features", "work", "columns", "share", "difference")
 
     state: State
 
@@ -210,22 +285,17 @@ class PMGD(DuelingRanker):
         self.state = State(
             **shared,
             memory=np.full((k, candidates + 2), np.nan),
-            weight=np.zeros((candidates + 1, len(shared["work"].score))),
             difference=np.zeros((2, 2 * k + 3)),
         )
         _ = self.identity
 
-    def make_room(self, candidates: int) -> None:
-        """Room for queries of so many documents."""
-        super().make_room(candidates)
-        size = len(self.state.work.score)
-        if self.state.weight.shape[1] != size:
-            self.state = self.state._replace(weight=np.zeros((len(self.state.weight), size)))
+    def _room(self, candidates: int) -> dict[str, Any]:
+        share = np.maximum((1.0 + np.arange(candidates)) ** -float(self.options()["tau"]), LEAST)
+        return {**super()._room(candidates), "share": share}
 
     def copy(self, seed: Seed = None, *, into: Self | None = None) -> Self:
         other = super().copy(seed, into=into)
-        own: dict[str, Any] = {"weight": np.zeros_like(self.state.weight), "difference": np.zeros_like(self.state.difference)}
-        other.state = other.state._replace(**own)
+        other.state = other.state._replace(difference=np.zeros_like(self.state.difference))
         return other
 
 

@@ -74,6 +74,21 @@ class DocumentRanker(RequestRanker):
         shared: dict[str, Any] = {"features": self._whole(), "short": none, "account": np.zeros(1), "work": self._work(64)}
         return {**shared, "theta": np.zeros(self.width + 1)}
 
+    def _room(self, candidates: int) -> dict[str, Any]:
+        """The fields of a state, besides its work, that grow with the documents of a query; nothing of them is remembered."""
+        return {}
+
+    def make_room(self, candidates: int) -> None:
+        before = len(self.state.work.score)
+        super().make_room(candidates)
+        if len(self.state.work.score) != before:
+            self.state = self.state._replace(**self._room(len(self.state.work.score)))
+
+    def copy(self, seed: Seed = None, *, into: Self | None = None) -> Self:
+        other = super().copy(seed, into=into)
+        other.state = other.state._replace(**self._room(len(self.state.work.score)))
+        return other
+
     @property
     def weights(self) -> Floats:
         """Theta, one number per feature: documents are ranked by <x, theta>."""
