@@ -13,7 +13,7 @@ import numpy as np
 from recurrank import labels
 from recurrank._arrays import as_count
 from recurrank.clicks.optimum import FOUND
-from recurrank.experiments.experiment import Environment, Experiment, Result, split_names, worked_out
+from recurrank.experiments.experiment import Environment, Experiment, Result, making, split_names, worked_out
 from recurrank.experiments.figures import draw_curves, pretty
 from recurrank.experiments.report import Report, number, tex, write_report, write_text
 from recurrank.experiments.suite import RequestsSuite
@@ -80,7 +80,8 @@ class QuerySource:
         train, test = loaded(self.train, self.test, self.maps, self.prints)
         environment, kind = experiment.environment, kinds()[experiment.ranker.partition(":")[0]]
         size = {"dim": train.dim, "positions": environment.positions, "rounds": environment.rounds}
-        ranker = kind(seed=seed, **size, **worked_out(experiment.options, environment.rounds))
+        with making(experiment.ranker):
+            ranker = kind(seed=seed, **size, **worked_out(experiment.options, environment.rounds))
         users = parse_users(self.users, self.top, environment.positions)
         run = simulate(ranker, train, users, environment.rounds, seed, test=test)
         measures = {"ndcg": run.ndcg.tolist(), "online": run.online.tolist()}
