@@ -142,7 +142,7 @@ class Suite:
             results = [row for row in results if (row.environment, row.ranker) not in broken]
             if file is not None and folder is not None and results:
                 self.write(folder, results, replace(self.report, bound=bound, elapsed=file.seconds, command=command))
-        return Comparison(results, self.report.published, failures or [])
+        return Comparison(results, self.report.published, failures or [], command)
 
     def write(self, folder: Path, results: list[Result], report: Report) -> None:
         """Write the report into a folder."""
