@@ -6,17 +6,29 @@ A value is a number, a word, or a list of numbers with slashes between them: ``p
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from typing import Any
 
 
 def parse(label: str, field: str) -> tuple[str, dict[str, Any]]:
-    """The name, and the options as values; ValueError, for this field, where an option has no value.
+    """The name, and the options as values; ValueError, for this field, where an option has no value or two.
 
     >>> parse("position-based:examination=1/0.5/0.25", "clicks")
     ('position-based', {'examination': [1, 0.5, 0.25]})
     """
     name, *pairs = label.split(":")
-    return name.strip(), dict(pair(text, f"{field}: {label!r}") for text in pairs)
+    return name.strip(), options(pairs, f"{field}: {label!r}")
+
+
+def options(pairs: Iterable[str], where: str) -> dict[str, Any]:
+    """The values of ``name=value`` pairs by name; ``where`` names the source in errors."""
+    found: dict[str, Any] = {}
+    for text in pairs:
+        name, value = pair(text, where)
+        if name in found:
+            raise ValueError(f"{where}: {name} is given twice; give it once")
+        found[name] = value
+    return found
 
 
 def pair(text: str, where: str) -> tuple[str, Any]:

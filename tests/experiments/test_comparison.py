@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import recurrank as rr
-from recurrank.experiments.comparison import holm, interval
+from recurrank.experiments.comparison import Comparison, Difference, holm, interval
 
 SMALL = {"runs": 4, "rounds": 300, "items": 30, "dim": 3, "positions": 3, "jobs": 1}
 
@@ -32,6 +32,29 @@ def test_differences_are_paired_by_run(found):
     assert len(found.differences()) == 6  # three pairs in each of two environments
 
 
+def test_pairs_are_of_runs_that_both_have(found):
+    """Without some runs the others are still compared with those of their number."""
+    gone = {("random", 0), ("epsilon-greedy", 3)}
+    part = Comparison([row for row in found.results if (row.ranker, row.run) not in gone and row.environment == "cascade"])
+    final = {(row.ranker, row.run): row.regret[-1] for row in part.results}
+    gaps = [final["random", run] - final["epsilon-greedy", run] for run in (1, 2)]
+    assert part.differences()[0] == Difference("cascade", "random", "epsilon-greedy", *interval(np.array(gaps)), 2)
+    assert [one.runs for one in part.differences()] == [one.runs for one in part.tests()] == [2, 3, 3]
+    assert part.tests()[0].difference == pytest.approx(np.mean(gaps))
+    apart = Comparison([row for row in part.results if (row.ranker == "random") == (row.run < 2)])
+    said = r"^results: cascade: random has \[1\] and epsilon-greedy has \[2\]; give results with runs in common$"
+    for ask in (apart.differences, apart.tests):
+        with pytest.raises(ValueError, match=said):
+            ask()
+
+
+def test_one_run_has_no_interval_in_any_table(found):
+    one = Comparison([row for row in found.results if row.run == 0])
+    assert "inf" not in one._repr_html_()
+    assert one._repr_html_().count("<td>-</td>") == len(one.rows)
+    assert one.to_latex().count(r" & - \\") == len(one.rows)
+
+
 def test_intervals_cover_the_mean_as_often_as_they_say():
     rng = np.random.default_rng(0)
     covered = sum(low <= 1.0 <= high for _, low, high in (interval(rng.normal(1, 2, 5)) for _ in range(2000)))
@@ -45,6 +68,7 @@ def test_as_a_frame_a_figure_latex_and_html(found):
     assert ((table["low"] <= table["regret_mean"]) & (table["regret_mean"] <= table["high"])).all()
     assert [panel.get_title() for panel in found.figure().axes] == ["cascade", "position-based"]
     assert found.to_latex().count(r"\\") == 1 + len(found.rows)
+    assert found.to_latex().startswith(r"% needs \usepackage{booktabs}")
     assert found._repr_html_().count("<tr>") == 1 + len(found.rows)
 
 
@@ -126,6 +150,8 @@ def test_bootstrap_intervals(found):
 def test_a_figure_in_a_papers_size_and_how_to_repeat_it(found):
     assert found.figure(width=6.75, height=2).get_size_inches().tolist() == [6.75, 2]
     assert "cascade random: 300; L = 30, d = 3, K = 3; synthetic; runs 0 to 3" in found.reproduce()
+    call = "recurrank.compare(['random', 'epsilon-greedy', 'oracle'], ['cascade', 'position-based'], runs=4, rounds=300"
+    assert f"    {call}, items=30, dim=3, positions=3)" in found.reproduce().splitlines()
 
 
 def test_bands_of_the_figure_are_the_intervals(found):

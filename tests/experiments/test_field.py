@@ -17,6 +17,8 @@ from recurrank.cli import group, main
 from recurrank.experiments import field
 from recurrank.experiments.experiment import Result
 from recurrank.experiments.ranks import Ranks, draw_ranks, mean_ranks
+from recurrank.rankers import documents
+from recurrank.rankers.documents import PDGD
 
 
 def test_ranks_of_a_published_example():
@@ -170,6 +172,29 @@ def test_a_ranker_that_fails_is_marked_and_the_others_go_on(tmp_path):
     assert again.returncode == 0
     assert [row["seconds"] for row in json.loads(again.stdout) if row["ranker"] == "random"] == [rows[1]["seconds"]]
     assert "12 of 18 runs were finished before" in again.stderr
+
+
+class Unmakeable(PDGD):
+    name = "unmakeable"
+
+    def __init__(self, *arguments, **options):
+        raise RuntimeError("boom")
+
+
+def test_a_ranker_that_cannot_be_made_is_marked_and_the_others_go_on(letor, monkeypatch, capsys):
+    """With options, too; a suite of queries ends in one line."""
+    monkeypatch.setitem(documents.ranker._kinds, "unmakeable", Unmakeable)
+    labels = ["pdgd", "unmakeable", "unmakeable:learning_rate=0.5"]
+    [family] = field.families(families="documents", rankers=",".join(labels), runs=1, rounds=20, train=letor)
+    rows = field.field_rows("documents", family.suite.run(jobs=1, survive=True))
+    assert [row.ranker for row in rows] == labels
+    assert [row.failed is None for row in rows] == [True, False, False]
+    assert rows[1].failed == "perfect, run 0: ValueError: rankers: 'unmakeable' cannot be made (RuntimeError: boom)"
+    for label in labels[1:]:
+        with pytest.raises(SystemExit) as stop:
+            main(["queries", str(letor), "--rankers", label, "--impressions", "20", "--runs", "1", "--jobs", "1"])
+        assert stop.value.code == 2
+        assert capsys.readouterr().err == f"recurrank: rankers: {label!r} cannot be made (RuntimeError: boom)\n"
 
 
 def test_rankers_of_requests_take_part_by_being_registered():

@@ -141,6 +141,10 @@ def test_intervals_and_tests_of_ndcg(files):
         (("{}/train.txt", "--rankers", "pdgd:learning_rate=T^5000"), "learning_rate: T^5000 is too large for 10,000 rounds"),
         (("{}/train.txt", "--rankers", "pdgd:learning_rate=T^.."), "learning_rate: 'T^..' is not a number"),
         (("{}/train.txt", "--rankers", "pdgd:speed=1"), "'speed' is not an option"),
+        (
+            ("{}/train.txt", "--rankers", "pdgd:learning-rate=0.1:learning_rate=0.2"),
+            "rankers: 'pdgd:learning-rate=0.1:learning_rate=0.2': learning_rate is given twice; give it once",
+        ),
         (("{}/train.txt", "--rankers", "pdgd:learning_rate=-1"), "learning_rate: "),
         (("{}/train.txt", "--users", "nobody"), "users: 'nobody' is unknown"),
         (("{}/train.txt", "--users", "perfect:leave=never"), "leave: 'never'"),

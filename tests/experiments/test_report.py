@@ -125,6 +125,12 @@ def test_the_table_for_a_paper(results):
     assert table.count(r"\midrule") == 3
     alone = tex_table(summary(results))
     assert "paper" not in alone
+    below = tex_table(
+        [row._replace(regret_mean=-1234.5, environment="~\\x", optimum="best found") for row in summary(results)[:1]]
+    )
+    assert r"\textasciitilde{}\textbackslash{}x & " in below
+    assert r" & $-$1{,}23" in below
+    assert r"\\ {\footnotesize \textasciitilde{}" in below
     columns = alone.splitlines()[1].count("l") + alone.splitlines()[1].count("r")
     assert all(line.count("&") == alone.splitlines()[3].count("&") for line in alone.splitlines() if line.endswith(r"\\"))
     assert columns > 5

@@ -69,6 +69,34 @@ def test_signatures_say_the_same():
         assert [(p.name, p.default) for p in only] == [(o.name, o.default) for o in kind.declared().values()]
 
 
+def test_a_ranker_that_passes_options_on_has_those_of_its_base(monkeypatch):
+    """As a ranker of a user's own may: with ``*arguments, **options``."""
+
+    class Passing(rr.rankers.EpsilonGreedy):
+        name = "passing"
+
+        def __init__(self, *arguments, twice: bool = False, **options):
+            super().__init__(*arguments, **options)
+            self.record(twice=twice)
+
+    assert list(Passing.declared()) == ["epsilon", "twice"]
+    ranker = Passing(np.eye(4), **SIZE, epsilon=0.25)
+    assert ranker.options() == {"epsilon": 0.25, "twice": False}
+    monkeypatch.setitem(rr.rankers.ranker._rankers, "passing", Passing)
+    assert rr.load(ranker.save(), np.eye(4)).options() == ranker.options()
+    with pytest.raises(ValueError, match=r"^passing: 'nope' is not one of its options; it takes epsilon, twice"):
+        rr.rankers.make("passing", features=np.eye(4), **SIZE, nope=1)
+
+
+def test_a_ranker_that_leaves_out_an_option_of_its_base_is_told_so():
+    class Fixed(rr.rankers.EpsilonGreedy):
+        def __init__(self, features, positions, rounds, seed=None):
+            super().__init__(features, positions, rounds, seed, epsilon=0.5)
+
+    with pytest.raises(ValueError, match=r"^epsilon: the constructor of Fixed does not take it; add it there, or \*\*options$"):
+        Fixed(np.eye(4), **SIZE)
+
+
 def test_kinds_defaults_and_words_come_from_the_signature():
     assert {name: option.kind for name, option in OPTIONS.items()} == {
         "share": "number", "count": "integer", "mode": "choice", "on": "boolean", "each": "numbers", "plain": "any",

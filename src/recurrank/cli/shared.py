@@ -14,7 +14,7 @@ import click
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from recurrank.labels import pair
+from recurrank import labels
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -110,7 +110,7 @@ def set_up(
 
 def parse_options(pairs: tuple[str, ...]) -> dict[str, Any]:
     """``name=value`` pairs as keyword arguments, numbers as numbers."""
-    options = dict(pair(text, "--option") for text in pairs)
+    options = labels.options(pairs, "--option")
     for name in options:
         if name in OWN:
             raise ValueError(f"--option: {name} is not an option of the ranker; give --{name} instead")

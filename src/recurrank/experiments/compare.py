@@ -126,7 +126,11 @@ def compare(
     (['oracle', 'random'], 0.0)
 
     """
-    return suite(rankers, clicks, **problem).run(out, jobs=jobs, engine=engine)
+    rankers = rankers if isinstance(rankers, str) else as_names("rankers", rankers)
+    clicks = clicks if isinstance(clicks, str) else as_names("clicks", clicks)
+    plain = {name: str(value) if isinstance(value, os.PathLike) else value for name, value in problem.items()}
+    call = ", ".join([repr(rankers), repr(clicks), *(f"{name}={value!r}" for name, value in plain.items())])
+    return suite(rankers, clicks, **problem).run(out, jobs=jobs, engine=engine, command=f"recurrank.compare({call})")
 
 
 def suite(

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
+from recurrank._arrays import Floats
 from recurrank._frames import frame
 from recurrank.experiments.experiment import Failure, Result
 from recurrank.experiments.figures import pretty, regret_figure
-from recurrank.experiments.report import number, tex, warnings
+from recurrank.experiments.report import booktabs, number, warnings
 from recurrank.experiments.summary import Published, Row, curves, grouped, summary
 from recurrank.seeds import stream
 
@@ -33,6 +35,10 @@ class Interval(NamedTuple):
     low: float
     high: float
 
+    def span(self, digits: int) -> str:
+        """The interval with so many digits after the point; a dash for a single run, which has none."""
+        return f"[{number(self.low, digits)}, {number(self.high, digits)}]" if np.isfinite(self.low) else "-"
+
 
 class Test(NamedTuple):
     """A paired t-test that two rankers lose equally much, over the runs.
@@ -40,6 +46,7 @@ class Test(NamedTuple):
     Attributes:
         p: of this test alone; NaN for a single run.
         holm: corrected for all tests of the comparison (Holm 1979): below 0.05 where they differ significantly.
+        runs: how many runs both have, which are those compared.
 
     """
 
@@ -49,10 +56,14 @@ class Test(NamedTuple):
     difference: float
     p: float
     holm: float
+    runs: int
 
 
 class Difference(NamedTuple):
-    """Regret (or another measure) of ``ranker`` less that of ``other``, run by run on the same problems and users."""
+    """Regret (or another measure) of ``ranker`` less that of ``other``, run by run on the same problems and users.
+
+    ``runs`` says how many runs both have: only these are compared.
+    """
 
     environment: str
     ranker: str
@@ -60,6 +71,7 @@ class Difference(NamedTuple):
     mean: float
     low: float
     high: float
+    runs: int
 
 
 @dataclass(frozen=True)
@@ -70,12 +82,14 @@ class Comparison:
         results: one row per environment, ranker and run.
         published: published numbers to show beside ours.
         failures: runs that raised an error, where these did not end the suite.
+        command: what was typed or called to make it.
 
     """
 
     results: list[Result]
     published: Published = field(default_factory=dict)
     failures: list[Failure] = field(default_factory=list)
+    command: str = ""
 
     @property
     def rows(self) -> list[Row]:
@@ -87,39 +101,46 @@ class Comparison:
 
         ``measure`` is another final value in place of regret: of queries, ``"ndcg"`` or ``"online"``.
         """
-        return {key: interval(_final(group, measure), method) for key, group in grouped(self.results).items()}
+        return {key: interval(_values(_final(group, measure)), method) for key, group in grouped(self.results).items()}
 
     def differences(self, method: Method = "t", measure: str = REGRET) -> list[Difference]:
         """All pairs of rankers in each environment, paired by run: problems and users are the same for all rankers."""
-        groups = grouped(self.results)
-        pairs = [(a, b) for a, b in itertools.combinations(groups, 2) if a[0] == b[0]]
-        return [
-            Difference(*a, b[1], *interval(_final(groups[a], measure) - _final(groups[b], measure), method)) for a, b in pairs
-        ]
+        pairs = self._pairs(measure)
+        return [Difference(*names, *interval(gaps, method), len(gaps)) for names, gaps in pairs]
 
     def tests(self, measure: str = REGRET) -> list[Test]:
         """Paired t-tests of all pairs of rankers in each environment, with Holm's correction over all of them."""
-        from scipy.stats import ttest_rel
+        from scipy.stats import ttest_1samp
 
-        groups, found = grouped(self.results), []
-        for a, b in ((a, b) for a, b in itertools.combinations(groups, 2) if a[0] == b[0]):
-            first, second = _final(groups[a], measure), _final(groups[b], measure)
-            gap = float((first - second).mean())
-            if len(first) < 2:
+        found = []
+        for names, gaps in self._pairs(measure):
+            mean = float(gaps.mean())
+            if len(gaps) < 2:
                 p = float("nan")
-            elif np.ptp(first - second) == 0:  # the same gap in every run
-                p = 1.0 if gap == 0 else 0.0
+            elif np.ptp(gaps) == 0:  # the same gap in every run
+                p = 1.0 if mean == 0 else 0.0
             else:
-                p = float(ttest_rel(first, second).pvalue)
-            found.append(Test(*a, b[1], gap, p, float("nan")))
+                p = float(ttest_1samp(gaps, 0).pvalue)
+            found.append(Test(*names, mean, p, float("nan"), len(gaps)))
         corrected = holm(np.array([test.p for test in found]))
         return [test._replace(holm=float(value)) for test, value in zip(found, corrected, strict=True)]
+
+    def _pairs(self, measure: str) -> Iterator[tuple[tuple[str, str, str], Floats]]:
+        """Environment, ranker and other ranker, and their differences in the runs that both have."""
+        groups = {key: _final(group, measure) for key, group in grouped(self.results).items()}
+        for (key, first), (other, second) in itertools.combinations(groups.items(), 2):
+            if key[0] == other[0]:
+                common = sorted(first.keys() & second.keys())
+                if not common:
+                    runs = " and ".join(f"{name} has {sorted(own)}" for (_, name), own in ((key, first), (other, second)))
+                    raise ValueError(f"results: {key[0]}: {runs}; give results with runs in common")
+                yield (*key, other[1]), np.array([first[run] - second[run] for run in common])
 
     def reproduce(self) -> str:
         """All that it takes to get the same numbers again: versions, data and the seed of every run."""
         from recurrank.experiments.report import Report, reproduce
 
-        return reproduce(self.results, Report("Rankers compared", ""))
+        return reproduce(self.results, Report("Rankers compared", "", command=self.command))
 
     def to_frame(self, method: Method = "t") -> Any:
         """A pandas DataFrame: one row per environment and ranker, with intervals of regret."""
@@ -131,13 +152,12 @@ class Comparison:
 
     def to_latex(self, method: Method = "t", measure: str = REGRET) -> str:
         """A table with booktabs rules, intervals included; a dash where a single run has none."""
-        head = rf"environment & ranker & {tex(measure)} & 95\,\% interval \\"
-        lines, digits = [r"\begin{tabular}{llrr}", r"\toprule", head, r"\midrule"], 1 if measure == REGRET else 4
-        for (environment, ranker), (mean, low, high) in self.intervals(method, measure).items():
-            span = f"[{number(low, digits)}, {number(high, digits)}]" if np.isfinite(low) else "-"
-            lines.append(" & ".join([tex(environment), tex(pretty(ranker)), number(mean, digits), span]) + r" \\")
-        said = [rf"\\ {tex(line)}" for line in warnings(self.rows)]
-        return "\n".join([*lines, r"\bottomrule", r"\end{tabular}", *said, ""])
+        digits = 1 if measure == REGRET else 4
+        rows = [
+            [environment, pretty(ranker), number(found.mean, digits), found.span(digits)]
+            for (environment, ranker), found in self.intervals(method, measure).items()
+        ]
+        return booktabs(["environment", "ranker", measure, "95 % interval"], rows, warnings(self.rows))
 
     def figure(self, width: float | None = None, height: float | None = None) -> Figure:
         """Mean regret with Student's 95 % intervals over the runs as bands, one panel per environment.
@@ -155,8 +175,8 @@ class Comparison:
 
         cells = "".join(
             f"<tr><td>{html.escape(environment)}</td><td>{html.escape(pretty(ranker))}</td>"
-            f"<td style='text-align:right'>{mean:,.1f}</td><td>[{low:,.1f}, {high:,.1f}]</td></tr>"
-            for (environment, ranker), (mean, low, high) in self.intervals().items()
+            f"<td style='text-align:right'>{number(found.mean, 1)}</td><td>{found.span(1)}</td></tr>"
+            for (environment, ranker), found in self.intervals().items()
         )
         head = "<tr><th>environment</th><th>ranker</th><th>regret</th><th>95 % interval</th></tr>"
         said = "".join(f"<p>{html.escape(line)}</p>" for line in warnings(self.rows))
@@ -198,11 +218,14 @@ def interval(values: np.ndarray[Any, Any], method: Method = "t") -> Interval:
     return Interval(mean, mean - half, mean + half)
 
 
-def _final(group: list[Result], measure: str) -> np.ndarray[Any, Any]:
-    ordered = sorted(group, key=lambda result: result.run)
-    if measure == REGRET:
-        return np.array([result.regret[-1] for result in ordered])
-    known = ordered[0].measures
-    if measure not in known:
+def _final(group: list[Result], measure: str) -> dict[int, float]:
+    """The final value of every run, by its number."""
+    known = group[0].measures
+    if measure != REGRET and measure not in known:
         raise ValueError(f"measure: {measure!r} is unknown here; choose from {', '.join([REGRET, *known])}")
-    return np.array([result.measures[measure][-1] for result in ordered])
+    ordered = sorted(group, key=lambda result: result.run)
+    return {result.run: float((result.regret if measure == REGRET else result.measures[measure])[-1]) for result in ordered}
+
+
+def _values(final: dict[int, float]) -> Floats:
+    return np.array(list(final.values()))

@@ -16,7 +16,8 @@ import re
 import threading
 import uuid
 import zlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
@@ -71,15 +72,16 @@ class CatalogueSource:
 
         environment = experiment.environment
         setting = self.setting(experiment.run, seed, environment.positions)
-        ranker = rr.rankers.make(
-            experiment.ranker.partition(":")[0],
-            features=setting.features,
-            positions=environment.positions,
-            rounds=environment.rounds,
-            seed=seed,
-            told={"attraction": setting.model.attraction},
-            **worked_out(experiment.options, environment.rounds),
-        )
+        with making(experiment.ranker):
+            ranker = rr.rankers.make(
+                experiment.ranker.partition(":")[0],
+                features=setting.features,
+                positions=environment.positions,
+                rounds=environment.rounds,
+                seed=seed,
+                told={"attraction": setting.model.attraction},
+                **worked_out(experiment.options, environment.rounds),
+            )
         return ranker, rr.simulate(ranker, setting.model, environment.rounds, seed)
 
 
@@ -170,9 +172,24 @@ def attempt(experiment: Experiment) -> Result | Failure:
     try:
         return run_one(experiment)
     except Exception as error:
-        said = str(error).strip().partition("\n")[0]
-        line = f"{type(error).__name__}: {said}" if said else type(error).__name__
-        return Failure(experiment.id, experiment.environment.name, experiment.ranker, experiment.run, line)
+        return Failure(experiment.id, experiment.environment.name, experiment.ranker, experiment.run, in_a_line(error))
+
+
+def in_a_line(error: Exception) -> str:
+    """Its type and the first line of what it says."""
+    said = str(error).strip().partition("\n")[0]
+    return f"{type(error).__name__}: {said}" if said else type(error).__name__
+
+
+@contextmanager
+def making(label: str) -> Iterator[None]:
+    """Errors of a ranker's constructor as a ValueError of one line that names the ranker."""
+    try:
+        yield
+    except ValueError:
+        raise
+    except Exception as error:
+        raise ValueError(f"rankers: {label!r} cannot be made ({in_a_line(error)})") from error
 
 
 def run_one(experiment: Experiment) -> Result:

@@ -13,9 +13,9 @@ import numpy as np
 from recurrank import labels
 from recurrank._arrays import as_count
 from recurrank.clicks.optimum import FOUND
-from recurrank.experiments.experiment import Environment, Experiment, Result, split_names, worked_out
+from recurrank.experiments.experiment import Environment, Experiment, Result, making, split_names, worked_out
 from recurrank.experiments.figures import draw_curves, pretty
-from recurrank.experiments.report import Report, number, tex, write_report, write_text
+from recurrank.experiments.report import Report, booktabs, number, write_report, write_text
 from recurrank.experiments.suite import RequestsSuite
 from recurrank.experiments.summary import curves, grouped, standard_error
 from recurrank.queries.dataset import Queries, fingerprint, read
@@ -80,7 +80,8 @@ class QuerySource:
         train, test = loaded(self.train, self.test, self.maps, self.prints)
         environment, kind = experiment.environment, kinds()[experiment.ranker.partition(":")[0]]
         size = {"dim": train.dim, "positions": environment.positions, "rounds": environment.rounds}
-        ranker = kind(seed=seed, **size, **worked_out(experiment.options, environment.rounds))
+        with making(experiment.ranker):
+            ranker = kind(seed=seed, **size, **worked_out(experiment.options, environment.rounds))
         users = parse_users(self.users, self.top, environment.positions)
         run = simulate(ranker, train, users, environment.rounds, seed, test=test)
         measures = {"ndcg": run.ndcg.tolist(), "online": run.online.tolist()}
@@ -176,16 +177,7 @@ class QuerySuite(RequestsSuite):
 def ndcg_table(rows: list[QueryRow]) -> str:
     """A table for a paper (booktabs)."""
     heads = ["users", "ranker", "NDCG", "s.e.", "online", "s.e.", "clicks lost", "s.e."]
-    lines = [
-        r"% needs \usepackage{booktabs}",
-        r"\begin{tabular}{llrrrrrr}",
-        r"\toprule",
-        " & ".join(heads) + r" \\",
-        r"\midrule",
-    ]
-    for row in rows:
-        lines.append(" & ".join([tex(row.users), tex(pretty(row.ranker)), *row.cells()[:-1]]) + r" \\")
-    return "\n".join([*lines, r"\bottomrule", r"\end{tabular}", ""])
+    return booktabs(heads, [[row.users, pretty(row.ranker), *row.cells()[:-1]] for row in rows])
 
 
 def suite(

@@ -13,7 +13,7 @@ import os
 import platform
 import re
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from importlib import metadata, resources
@@ -29,6 +29,8 @@ from recurrank.experiments.figures import BOUND, INK, colours, dashes, draw_curv
 from recurrank.experiments.summary import Curve, Published, Row, curves, grouped, growth, summary
 from recurrank.theory.bounds import upper_bound
 
+TEX = {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}
+"""Characters that LaTeX shows by name; others follow a backslash."""
 PLOTLY_DASH = {"solid": "solid", "dashed": "dash", "dotted": "dot", "dashdot": "dashdot"}
 
 
@@ -97,7 +99,8 @@ def reproduce(results: list[Result], report: Report) -> str:
     lines = [report.title, "", "command:", f"    {report.command or 'run from Python'}", "", "versions:"]
     lines += [f"    {name} {metadata.version(name)}" for name in ("recurrank", "numpy", "numba", "scipy")]
     lines += [f"    Python {platform.python_version()}, {platform.system()}, {processor()}", ""]
-    lines += ["experiments (rounds; items, features, positions; data; runs; fingerprint of the sources; seed of run r):"]
+    said = "rounds; items, features, positions; data; runs; fingerprint of sources, problem and options; seed of run r"
+    lines += [f"experiments ({said}):"]
     for (environment, ranker), group in grouped(results).items():
         first, runs = group[0], [result.run for result in group]
         spread = f"runs {min(runs)} to {max(runs)}"
@@ -151,25 +154,27 @@ def tex_table(rows: list[Row]) -> str:
     """A table for a paper (booktabs), published numbers beside ours where there are any."""
     theirs = any(row.paper_regret is not None for row in rows)
     heads = ["", "", "rounds", "regret", "s.e.", "seconds", *(["paper: regret", "seconds"] if theirs else [])]
-    lines = [
-        r"% needs \usepackage{booktabs}",
-        rf"\begin{{tabular}}{{ll{'r' * (len(heads) - 2)}}}",
-        r"\toprule",
-        " & ".join(heads) + r" \\",
-    ]
+    lines: list[list[str]] = []
     last = None
     for row in rows:
-        if row.environment != last:
-            lines.append(r"\midrule")
-        first = tex(row.environment) if row.environment != last else ""
-        cells = [first, tex(pretty(row.ranker)), f"{row.rounds:,}"]
+        cells = [row.environment if row.environment != last else "", pretty(row.ranker), f"{row.rounds:,}"]
         cells += [number(row.regret_mean), number(row.regret_se), f"{row.seconds_mean:.2f}"]
         if theirs:
             cells += [number(row.paper_regret), number(row.paper_seconds)]
-        lines.append(" & ".join(cell.replace(",", "{,}") for cell in cells) + r" \\")
+        lines += [[]] * (row.environment != last and last is not None) + [cells]
         last = row.environment
-    said = [rf"\\ \footnotesize {tex(line)}" for line in warnings(rows)]
-    return "\n".join([*lines, r"\bottomrule", r"\end{tabular}", *said, ""])
+    return booktabs(heads, lines, warnings(rows))
+
+
+def booktabs(heads: list[str], rows: Iterable[list[str]], remarks: Iterable[str] = ()) -> str:
+    """A table for a paper: two columns of names, the others of numbers, a rule for an empty row, and remarks below."""
+    lines = [r"% needs \usepackage{booktabs}", rf"\begin{{tabular}}{{ll{'r' * (len(heads) - 2)}}}", r"\toprule"]
+    lines += [" & ".join(map(tex, heads)) + r" \\", r"\midrule"]
+    for row in rows:
+        cells = [*map(tex, row[:2]), *map(tex_number, row[2:])]
+        lines.append(" & ".join(cells) + r" \\" if row else r"\midrule")
+    below = [rf"\\ {{\footnotesize {tex(remark)}}}" for remark in remarks]
+    return "\n".join([*lines, r"\bottomrule", r"\end{tabular}", *below, ""])
 
 
 def tex(text: str) -> str:
@@ -178,7 +183,16 @@ def tex(text: str) -> str:
     >>> print(tex("toprank:delta=T^-1, 5 % of a_b"))
     toprank:delta=T\textasciicircum{}-1, 5 \% of a\_b
     """
-    return re.sub(r"([&%$#_{}])", r"\\\1", text).replace("^", r"\textasciicircum{}")
+    return re.sub(r"[\\~^&%$#_{}]", lambda found: TEX.get(found[0], rf"\{found[0]}"), text)
+
+
+def tex_number(text: str) -> str:
+    r"""A number, or an interval, with the minus of mathematics.
+
+    >>> print(tex_number("[-1,234.5, 3.0]"))
+    [$-$1{,}234.5, 3.0]
+    """
+    return re.sub(r",(?=\d)", "{,}", re.sub(r"-(?=\d)", "$-$", text))
 
 
 def number(value: float | None, digits: int | None = None) -> str:

@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from recurrank._arrays import as_count
-from recurrank.experiments.experiment import Environment, Experiment, worked_out
+from recurrank.experiments.experiment import Environment, Experiment, making, worked_out
 from recurrank.experiments.movielens_requests import MovieLens
 from recurrank.experiments.report import Report
 from recurrank.experiments.suite import RequestsSuite, Suite, chosen
@@ -81,7 +81,8 @@ class RequestSource:
             size |= {"context": world.contexts.shape[1], "interactions": "outer"}
         if issubclass(kind, Anchored):
             size |= {"link": self.link, "discount": self.discount}
-        ranker: Ranker = kind(seed=seed, **{**size, **worked_out(experiment.options, environment.rounds)})
+        with making(experiment.ranker):
+            ranker: Ranker = kind(seed=seed, **{**size, **worked_out(experiment.options, environment.rounds)})
         return ranker, simulate(ranker, clicks=self.clicks, requests=stream, rounds=environment.rounds, seed=seed)
 
 

@@ -83,11 +83,19 @@ class Suite:
 
     def try_options(self, rankers: Mapping[str, Mapping[str, Any]], environment: Environment) -> None:
         """ValueError for options that a ranker refuses: before the runs, not in the middle of them."""
-        size: dict[str, Any] = {"positions": environment.positions, "rounds": environment.rounds, "seed": 0}
         for label, options in rankers.items():
             if options:
-                features = np.eye(environment.positions + 1)
-                make(label.partition(":")[0], features=features, **size, **worked_out(options, environment.rounds))
+                try:
+                    self.try_one(label, worked_out(options, environment.rounds), environment)
+                except ValueError:
+                    raise
+                except Exception:  # an error in the ranker, not in its options: its runs report it
+                    continue
+
+    def try_one(self, label: str, options: dict[str, Any], environment: Environment) -> None:
+        """Make a ranker with these options."""
+        size: dict[str, Any] = {"positions": environment.positions, "rounds": environment.rounds, "seed": 0}
+        make(label.partition(":")[0], features=np.eye(environment.positions + 1), **size, **options)
 
     def run(
         self,
@@ -134,7 +142,7 @@ class Suite:
             results = [row for row in results if (row.environment, row.ranker) not in broken]
             if file is not None and folder is not None and results:
                 self.write(folder, results, replace(self.report, bound=bound, elapsed=file.seconds, command=command))
-        return Comparison(results, self.report.published, failures or [])
+        return Comparison(results, self.report.published, failures or [], command)
 
     def write(self, folder: Path, results: list[Result], report: Report) -> None:
         """Write the report into a folder."""
@@ -158,14 +166,12 @@ class RequestsSuite(Suite):
     FROM_REQUESTS = ("dim", "context", "interactions")
     """Options that follow from the requests."""
 
-    def try_options(self, rankers: Mapping[str, Mapping[str, Any]], environment: Environment) -> None:
-        known: Mapping[str, type[Any]] = self.known_rankers()
-        for label, options in rankers.items():
-            for name in self.FROM_REQUESTS:
-                if name in options:
-                    raise ValueError(f"rankers: {label!r}: {name} follows from the requests; leave it out")
-            kind, rounds = known[label.partition(":")[0]], environment.rounds
-            kind(dim=2, positions=environment.positions, rounds=rounds, **worked_out(options, rounds))
+    def try_one(self, label: str, options: dict[str, Any], environment: Environment) -> None:
+        for name in self.FROM_REQUESTS:
+            if name in options:
+                raise ValueError(f"rankers: {label!r}: {name} follows from the requests; leave it out")
+        kind: Any = self.known_rankers()[label.partition(":")[0]]
+        kind(dim=2, positions=environment.positions, rounds=environment.rounds, **options)
 
 
 def chosen(known: Mapping[str, Environment], names: str | None, what: str = "environments") -> list[Environment]:

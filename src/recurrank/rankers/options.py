@@ -124,14 +124,22 @@ class Option:
 
 
 def declared(kind: type[Any]) -> dict[str, Option]:
-    """The options of a class: the keyword-only parameters of its constructor, in order."""
-    parameters = inspect.signature(kind.__init__).parameters.values()
-    named = [parameter for parameter in parameters if parameter.kind is inspect.Parameter.KEYWORD_ONLY]
-    try:
-        hints = get_type_hints(kind.__init__, include_extras=True) if named else {}
-    except NameError:  # a class of the user's, with annotations for readers alone
-        hints = {}
-    return {parameter.name: _declared(parameter, hints.get(parameter.name)) for parameter in named}
+    """The options of a class: the keyword-only parameters of its constructor, and, if that takes any others, of its base's."""
+    found: dict[str, Option] = {}
+    for base in kind.__mro__:
+        constructor = vars(base).get("__init__")
+        if constructor is None:
+            continue
+        parameters = inspect.signature(constructor).parameters.values()
+        named = [parameter for parameter in parameters if parameter.kind is inspect.Parameter.KEYWORD_ONLY]
+        try:
+            hints = get_type_hints(constructor, include_extras=True) if named else {}
+        except NameError:  # a class of the user's, with annotations for readers alone
+            hints = {}
+        found = {**{one.name: _declared(one, hints.get(one.name)) for one in named}, **found}
+        if all(parameter.kind is not inspect.Parameter.VAR_KEYWORD for parameter in parameters):
+            break
+    return found
 
 
 def _declared(parameter: inspect.Parameter, hint: Any) -> Option:

@@ -266,6 +266,11 @@ class Ranker:
     def record(self, **options: Any) -> list[Any]:
         """Check the options that it is made with against their declaration and remember them; their values, in order."""
         known = self.declared()
+        for name in options:
+            if name not in known:
+                raise ValueError(
+                    f"{name}: the constructor of {type(self).__name__} does not take it; add it there, or **options"
+                )
         values = {name: known[name].checked(value, self) for name, value in options.items()}
         self._options |= {name: value.tolist() if isinstance(value, np.ndarray) else value for name, value in values.items()}
         return list(values.values())
