@@ -65,6 +65,11 @@ class Shop:
         return Catalogue(np.array(list(self.items.values())), list(self.items))
 
     @staticmethod
+    def context(kind: int) -> list[float]:
+        """What a request tells about a visitor."""
+        return [float(name == KINDS[kind]) for name in CONTEXT]
+
+    @staticmethod
     def truth(visits: int = 2_000) -> list[float]:
         """The click rate at each position of perfect slates: the mean over so many visits of each kind."""
         rng, total = stream(0, "demo", 3), np.zeros(POSITIONS)
@@ -77,8 +82,7 @@ class Shop:
         """One visitor's search, and what they clicked."""
         kind = int(rng.integers(len(KINDS)))
         found = [str(name) for name in rng.permutation(list(self.items))[:CANDIDATES]]
-        context = [float(name == KINDS[kind]) for name in CONTEXT]
-        ranked = service.rank(NAME, asked=Asked(found, context=context, segment=KINDS[kind]))
+        ranked = service.rank(NAME, asked=Asked(found, context=self.context(kind), segment=KINDS[kind]))
         rows = np.array([self.items[name] for name in ranked.items])
         clicked = rng.random(len(rows)) < _attraction(rows, kind) * _looked(kind)[: len(rows)]
         return Report(ranked.slate, tuple(int(position) for position in np.flatnonzero(clicked)), True)

@@ -125,6 +125,7 @@ function show(now) {
   ranking(now);
   tables(now);
   byId("events").replaceChildren(...now.events.map(happened));
+  document.body.dataset.version = now.version;
   Promise.all([curve(now), byPosition(now), requests(now), experiment(now)]).catch((error) => say(byId("charts-failed"), error.message))
     .then(() => { document.body.dataset.complete = now.version; });
 }
