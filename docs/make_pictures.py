@@ -32,7 +32,7 @@ def shop(page: Any, url: str) -> None:
     """The ranker of the demo's shop: what it believes, and a request of one visitor."""
     page.goto(f"{url}/rankers/demo-shop")
     page.locator("#by-position.js-plotly-plot .main-svg").first.wait_for()
-    page.locator("#try-body").fill('{"segment": "in a hurry", "context": [0, 0, 1], "explore": 0}')
+    page.locator("#try-body").fill('{"segment": "in a hurry", "context": [0, 1], "explore": 0}')
     page.locator("#try-form button").click()
     page.locator("#try-items li").nth(4).wait_for()
     page.evaluate("window.scrollTo(0, 0)")

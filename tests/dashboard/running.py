@@ -63,7 +63,7 @@ def ranker(items: int = 30, positions: int = 3, ids: list[str] | None = None, **
 
 
 def use(http, name: str, rounds: int) -> list[str]:
-    """So many slates, each with a click on its first place."""
+    """So many slates, each with a click on its first position."""
     slates = [http.post(f"/v1/rankers/{name}/rank").json()["slate"] for _ in range(rounds)]
     answers = http.post("/v1/feedback", json=[{"slate": slate, "clicks": [0]} for slate in slates]).json()
     assert {answer["status"] for answer in answers} == {"learned"}

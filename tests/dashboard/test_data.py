@@ -18,11 +18,12 @@ from tests.serving.running import serving
 import recurrank as rr
 from recurrank.catalogue import Catalogue
 from recurrank.serving import auth
+from recurrank.serving.demo import Truth
 
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory):
-    running = Server(f"sqlite:///{tmp_path_factory.mktemp('store')}/x.db", truths={"films": [0.5, 0.3, 0.2]})
+    running = Server(f"sqlite:///{tmp_path_factory.mktemp('store')}/x.db", truths={"films": Truth([0.5, 0.3, 0.2])})
     yield running
     running.stop()
 
@@ -74,11 +75,11 @@ def test_one_ranker_has_all_that_its_page_shows(http):
     http.post("/v1/feedback", json=[{"slate": slates[0], "clicks": []}, {"slate": "x", "clicks": []}])
     now = whole(http, "films", 40)
     assert (now["served"], now["learned"], now["dropped"], now["items"], now["positions"]) == (40, 40, 0, 30, 3)
-    assert now["rate"] == {"start": 1.0, "now": 1.0, "span": 1000}
+    assert now["rate"] == {"start": 1.0, "now": 1.0, "margin": 0.0, "span": 1000}
     assert now["by_position"] == [1.0, 0.0, 0.0]
-    assert now["truth"] == {"total": pytest.approx(1.0), "by_position": [0.5, 0.3, 0.2]}
+    assert now["truth"] == {"total": pytest.approx(1.0), "by_position": [0.5, 0.3, 0.2], "features": [], "visitor": []}
     assert (now["curve"]["width"], sum(now["curve"]["clicks"]), len(now["curve"]["clicks"])) == (1, 40, 40)
-    assert [row["place"] for row in now["ranking"]] == [1, 2, 3]
+    assert [row["position"] for row in now["ranking"]] == [1, 2, 3]
     assert now["flow"]["boxes"][0]["first"] == 1
     assert now["flow"]["boxes"][0]["last"] == 3
     kinds = [event["kind"] for event in now["events"]]
@@ -89,8 +90,8 @@ def test_one_ranker_has_all_that_its_page_shows(http):
     assert http.get("/dash/server").json()["unknown"] == 1
 
 
-def test_places_are_certain_when_nothing_can_take_them(http):
-    """Two items for two places; then one block an item."""
+def test_positions_are_certain_when_nothing_can_take_them(http):
+    """Two items for two positions; then one block per item."""
     features = [[1.0, 0.0], [0.0, 1.0]]
     body = {"positions": 2, "rounds": 100, "items": [{"id": str(n), "features": f} for n, f in enumerate(features)]}
     http.put("/v1/rankers/films", json={**body, "algorithm": "recurrank", "options": {"delta": 1.0}})
@@ -112,6 +113,7 @@ def test_algorithms_with_and_without_blocks_can_be_looked_at(http, algorithm):
     assert len({row["id"] for row in now["ranking"]}) == 3
     blocks = algorithm in ("recurrank", "balanced")
     assert bool(now["flow"]["boxes"]) == blocks
+    assert now["flow"]["history"] == (algorithm == "recurrank")
     assert (now["exploration"] is not None) == blocks
     assert blocks == (now["ranking"][0]["certain"] is not None)
 

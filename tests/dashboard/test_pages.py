@@ -14,11 +14,12 @@ from tests.serving.running import serving, until
 import recurrank as rr
 from recurrank.catalogue import Catalogue
 from recurrank.serving import auth
+from recurrank.serving.demo import Truth
 
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory):
-    running = Server(f"sqlite:///{tmp_path_factory.mktemp('store')}/x.db", truths={"films": [0.5, 0.3, 0.2]})
+    running = Server(f"sqlite:///{tmp_path_factory.mktemp('store')}/x.db", truths={"films": Truth([0.5, 0.3, 0.2])})
     with httpx.Client(base_url=running.url, timeout=60) as http:
         http.put("/v1/rankers/films", json=ranker(ids=[*STRANGE, *(f"Item {n:03}" for n in range(80))]))
         use(http, "films", 30)
@@ -51,7 +52,7 @@ def test_the_demo_shows_a_ranking_being_learned(open_page, said):
         expect(page.locator("#connection")).to_have_text("live")
         expect(page.locator("#flow svg rect.box").first).to_be_visible()
         expect(page.locator("#ranking tr")).to_have_count(5)
-        expect(page.locator("#fact-perfect")).to_contain_text("of a perfect ranking")
+        expect(page.locator("#fact-perfect")).to_contain_text("a perfect ranking's 2.34")
         for chart in ("#curve", "#by-position"):
             expect(page.locator(f"{chart}{DRAWN}").first).to_be_visible(timeout=20_000)
             expect(page.locator(chart)).to_contain_text("a perfect ranking")
@@ -301,7 +302,7 @@ def test_a_simulation_runs_is_shared_and_can_be_had(server, open_page, said):
         with page.expect_download() as given:
             page.locator(f"#get-{button.lower()}").click()
         files[button] = given.value.path().read_bytes()
-    assert files["CSV"].startswith(b"ranker,rounds,regret,clicks\nra")
+    assert files["CSV"].startswith(b"ranker,rounds,regret,clicks\nrecurrank,")
     assert json.loads(files["JSON"])["curves"]["recurrank"]["rounds"][-1] == 20_000
     assert b"<svg" in files["SVG"][:400]
     assert files["PNG"].startswith(b"\x89PNG")
@@ -320,7 +321,7 @@ def test_a_simulation_runs_is_shared_and_can_be_had(server, open_page, said):
     other.goto(address)  # what another person sees
     for field, value in {"problem": "movielens", "clicks": "click-chain", "ccm_alpha1": "0.5", "rounds": "20000000"}.items():
         expect(other.locator(f"#{field}")).to_have_value(value)
-    assert other.locator("[name=rankers]:checked").evaluate_all("all => all.map(one => one.value)") == ["random", "recurrank"]
+    assert other.locator("[name=rankers]:checked").evaluate_all("all => all.map(one => one.value)") == ["recurrank", "random"]
 
     run.click()  # too long: stopped
     page.locator("#stop").click()

@@ -19,7 +19,7 @@ from recurrank.dashboard import live
 from recurrank.dashboard.pages import render
 from recurrank.dashboard.playground import runner
 from recurrank.dashboard.playground.routes import Playground
-from recurrank.dashboard.playground.setup import DEFAULTS, PARAMETERS, YourLog, options, read
+from recurrank.dashboard.playground.setup import DEFAULTS, PARAMETERS, REQUEST_RANKERS, YourLog, by_belief, options, read
 from recurrank.dashboard.playground.worker import _model, _problem, play
 
 SMALL = {"items": "50", "positions": "3", "rounds": "2000", "clicks": "cascade", "rankers": "recurrank,random"}
@@ -85,6 +85,21 @@ def test_options_are_those_that_the_rankers_declare():
     text = render("playground.html", "/playground", script="playground.js", **form).body.decode()
     assert {field for field in fields if f'name="{field}"' in text} == fields
     assert '<option value="spanner" selected>' in text
+
+
+def test_rankers_are_grouped_by_what_they_believe():
+    groups = dict(by_belief())
+    assert sorted(name for names in groups.values() for name in names) == sorted({*rr.rankers.names(), *REQUEST_RANKERS})
+    assert groups["dependent click"] == ["dcm-klucb", "gl-cdcm"]
+    assert {"recurrank", "toprank"} <= set(groups["general click model"])
+    assert "random" in groups["other"]
+    assert list(groups)[-1] == "other"
+
+
+def test_too_many_positions_are_told_in_the_words_of_the_library():
+    with pytest.raises(ValueError, match="positions: 6 is more than the 5 items; show fewer") as said:
+        rr.RecurRank(np.eye(5), 6, 1000, 0)
+    assert f"positions: {read({'items': '5', 'positions': '6'})[1]['positions']}" == f"{said.value}."
 
 
 def test_the_numbers_are_those_of_the_library():

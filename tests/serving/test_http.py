@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import re
 import socket
 import sys
 import threading
@@ -424,7 +425,7 @@ def test_the_document_for_programs(http):
     }  # fmt: skip
     for path, methods in document["paths"].items():
         for method, operation in methods.items():
-            assert operation["summary"], (method, path)
+            assert re.fullmatch(r"[^`.]+", operation["summary"]), (method, path)  # plain text, not Markdown
             assert operation["description"], (method, path)
             assert operation["tags"][0] in [tag["name"] for tag in document["tags"]], (method, path)
     schemas = document["components"]["schemas"]

@@ -19,6 +19,8 @@ def test_it_says_what_the_history_says(rounds):
     first, last = tally.rates(rounds)
     assert first == (seen[:SPAN].mean() if rounds else None)
     assert last == (seen[-SPAN:].mean() if rounds else None)
+    spread = 1.96 * seen[-SPAN:].std(ddof=1) / np.sqrt(len(seen[-SPAN:])) if rounds > 1 else None
+    assert tally.margin(rounds) == (pytest.approx(spread) if rounds > 1 else None)
     width, clicks, rest = tally.curve(rounds)
     assert width == next(2**n for n in range(20) if 2**n * BINS >= rounds)
     assert clicks == [int(seen[start : start + width].sum()) for start in range(0, rounds, width)]

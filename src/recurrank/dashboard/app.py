@@ -24,7 +24,7 @@ class Dashboard:
     Args:
         service: whose rankers are shown.
         keys: whether one is asked for decides what may be said without one.
-        truths: by ranker, what a perfect ranking would get at each place, where that is known.
+        truths: by ranker, what is known about its problem, in a demonstration.
         demo: the ranker that a newcomer should look at first, if this is a demonstration.
         fitted: a file of click models fitted to a log, for the playground.
 

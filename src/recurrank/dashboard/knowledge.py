@@ -1,4 +1,4 @@
-"""What a ranker can tell about itself, whichever it is: blocks, the ranking it would show, and how certain each place is.
+"""What a ranker can tell about itself, whichever it is: blocks, the ranking it would show, and how certain each position is.
 
 Some algorithms work in blocks, neighbouring positions with the items that compete for them (``Ranker.knowledge``). Of
 others only the slates are known. Nothing here changes a ranker; callers hold the lock of its fold.
@@ -8,30 +8,29 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from recurrank.rankers.knowledge import KnownBlock
-from recurrank.rankers.ranker import Ranker
+from recurrank.rankers.knowledge import Knowledge, KnownBlock
 from recurrank.serving.events import unpack_items
 from recurrank.serving.fold import Fold
 from recurrank.serving.hosted import HostedRanker
 
 CERTAIN = (
-    "Click rates are over all slates that showed the item, with Wilson's interval. A place is certain when no other item is "
-    "left that could take it; an item is certainly among some places when only as many items are left as these have."
+    "Click rates are over all slates that showed the item, with Wilson's interval. A position is certain when no other item "
+    "can take it any more. An item is certainly among some positions when there are no more items left than positions."
 )
 DRAWN = (
-    "The slate that the next visitor would get, tried items included. This algorithm does not say which places are certain. "
+    "The slate that the next visitor would get, tried items included. This algorithm does not say which positions are certain. "
     "Click rates are over all slates that showed the item, with Wilson's interval."
 )
 
 
 BELIEVED = (
-    "The best of all items by what is believed about their features, for whoever has them all as candidates. Click rates are "
+    "The best items by what is believed about their features, for a visitor who has all of them as candidates. Click rates are "
     "over all slates that showed the item, with Wilson's interval."
 )
 
 
-class Place(NamedTuple):
-    """A place of the ranking: ``certain`` is "place", "shown" or "no", and None where the algorithm does not say."""
+class Ranked(NamedTuple):
+    """An item of the ranking: ``certain`` is "place", "shown" or "no", and None where the algorithm does not say."""
 
     item: int
     certain: str | None
@@ -40,15 +39,9 @@ class Place(NamedTuple):
     competing: int
 
 
-def boxes(ranker: Ranker) -> tuple[list[dict[str, Any]], str | None]:
-    """The boxes of the flow chart, finished blocks included, and what is to be said about them."""
-    known = ranker.knowledge()
-    if known.blocks is None:
-        return [], f"{ranker.name} does not work in blocks, so there is nothing to draw. RecurRank and Balanced do."
-    drawn = [_box(block) for block in sorted([*(known.history or []), *known.blocks])]
-    if known.history is None:
-        return drawn, f"{ranker.name} works without phases and keeps no history. These are its blocks as they are now."
-    return drawn, None
+def boxes(known: Knowledge) -> list[dict[str, Any]]:
+    """The boxes of the flow chart, finished blocks included; none of an algorithm that does not work in blocks."""
+    return [_box(block) for block in sorted([*(known.history or []), *(known.blocks or [])])]
 
 
 def _box(block: KnownBlock) -> dict[str, Any]:
@@ -57,26 +50,26 @@ def _box(block: KnownBlock) -> dict[str, Any]:
     return {"id": block.id, "phase": block.phase, **positions, "items": block.items, **life}
 
 
-def ranking(hosted: HostedRanker) -> tuple[list[Place], str]:
+def ranking(hosted: HostedRanker) -> tuple[list[Ranked], str]:
     """The ranking that it would show now, and in words what is certain about it."""
     known = hosted.fold.ranker.knowledge()
     if known.blocks is not None and known.leaders is not None:
         leaders = known.leaders
-        return [_place(leaders[block.first + j], block) for block in known.blocks for j in range(block.width)], CERTAIN
+        return [_ranked(leaders[block.first + j], block) for block in known.blocks for j in range(block.width)], CERTAIN
     if hosted.spec.takes_requests:
-        return [Place(item, None, k + 1, k + 1, 0) for k, item in enumerate(known.leaders or [])], BELIEVED
+        return [Ranked(item, None, k + 1, k + 1, 0) for k, item in enumerate(known.leaders or [])], BELIEVED
     items = unpack_items(hosted.peek(), hosted.spec.positions)
-    return [Place(item, None, k + 1, k + 1, 0) for k, item in enumerate(items)], DRAWN
+    return [Ranked(item, None, k + 1, k + 1, 0) for k, item in enumerate(items)], DRAWN
 
 
-def _place(item: int, block: KnownBlock) -> Place:
-    return Place(item, block.certain, block.first + 1, block.first + block.width, block.items)
+def _ranked(item: int, block: KnownBlock) -> Ranked:
+    return Ranked(item, block.certain, block.first + 1, block.first + block.width, block.items)
 
 
 def exploration(fold: Fold) -> float | None:
-    """Of the places in the last slates, how many held an item to try it instead of the one ranked there.
+    """The share of positions in the last slates that showed an item to try it, rather than the one ranked there.
 
-    A block tries items at its first place only, so that it is enough to look there; None where there are no blocks or slates.
+    A block tries items at its first position only, so it is enough to look there; None where there are no blocks or slates.
     """
     known, slates = fold.ranker.knowledge(), fold.tally.last_slates(fold.counts["learned"])
     if known.blocks is None or known.leaders is None or len(slates) == 0:

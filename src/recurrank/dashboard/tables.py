@@ -89,11 +89,11 @@ class Index:
     @functools.cached_property
     def _there(self) -> Ints:
         """All items; where they come and go, an index that is free has an empty id."""
-        return np.array([place for place, name in enumerate(self.ids) if name], np.int64)
+        return np.array([item for item, name in enumerate(self.ids) if name], np.int64)
 
     @functools.cached_property
     def alphabetical(self) -> Ints:
-        """The place of each item in the order of ids."""
+        """Where each item stands in the order of ids."""
         place = np.empty(len(self.ids), np.int64)
         place[sorted(range(len(self.ids)), key=lambda item: self.ids[item].casefold())] = np.arange(len(self.ids))
         return place

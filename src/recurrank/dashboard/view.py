@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import msgspec
 
-from recurrank.dashboard.knowledge import boxes, exploration, ranking
+from recurrank.dashboard.knowledge import Ranked, boxes, exploration, ranking
 from recurrank.rankers.knowledge import Knowledge
 from recurrank.serving.comparison import experiment_of
 from recurrank.serving.events import Event, Kind, names_of, unpack_clicks
@@ -18,8 +18,11 @@ from recurrank.serving.service import Service
 from recurrank.serving.status import requests_of, wilson
 from recurrank.serving.tally import SPAN
 
-PLACES = 100
-"""Of a ranking, at most."""
+if TYPE_CHECKING:
+    from recurrank.serving.demo import Truth
+
+RANKED = 100
+"""Positions of a ranking that are shown, at most."""
 SHOWN = 10
 """Items of an event's slate, at most."""
 LATELY = 10.0
@@ -29,8 +32,8 @@ SOME = 8
 LOOK_BACK = 5_000
 """Events of the log that are read to find a ranker's last ones after a start."""
 
-Truths = Mapping[str, Sequence[float]]
-"""Where it is known: the click rate at each place that a perfect ranking would get, by ranker."""
+Truths: TypeAlias = "Mapping[str, Truth]"
+"""What is known about the problem of each ranker of a demonstration."""
 
 
 def line(service: Service, hosted: HostedRanker) -> dict[str, Any]:
@@ -74,9 +77,9 @@ def whole(service: Service, name: str, truths: Truths) -> dict[str, Any]:
     with hosted.folding:
         fold = hosted.fold
         learned = fold.counts["learned"]
-        width, clicks, last = fold.tally.curve(learned)
-        drawn, why = boxes(fold.ranker)
-        places, about = ranking(hosted)
+        margin, (width, clicks, last) = fold.tally.margin(learned), fold.tally.curve(learned)
+        known = fold.ranker.knowledge()
+        ranked, about = ranking(hosted)
         truth = truths.get(name)
         summary = line(service, hosted)
         return {
@@ -85,15 +88,15 @@ def whole(service: Service, name: str, truths: Truths) -> dict[str, Any]:
             "rounds": hosted.spec.rounds,
             "version": fold.seq,
             "lag": service.lag(),
-            "rate": {"start": summary.pop("start"), "now": summary.pop("now"), "span": SPAN},
+            "rate": {"start": summary.pop("start"), "now": summary.pop("now"), "margin": margin, "span": SPAN},
             "curve": {"width": width, "clicks": clicks, "last": last},
             "by_position": [int(seen) / learned if learned else 0.0 for seen in fold.at],
-            "truth": {"total": float(sum(truth)), "by_position": list(truth)} if truth is not None else None,
-            "flow": {"boxes": drawn, "why": why},
+            "truth": None if truth is None else {"total": float(sum(truth.by_position)), **truth._asdict()},
+            "flow": {"boxes": boxes(known), "history": known.history is not None},
             "experiment": compared,
-            "requests": _requests(hosted, fold.ranker.knowledge()),
-            "ranking": [{"place": k + 1, **_item(hosted, at.item), **_said(at)} for k, at in enumerate(places[:PLACES])],
-            "ranking_about": about if len(places) <= PLACES else f"The first {PLACES} places. {about}",
+            "requests": _requests(hosted, known),
+            "ranking": [{"position": k + 1, **_item(hosted, at.item), **_said(at)} for k, at in enumerate(ranked[:RANKED])],
+            "ranking_about": about if len(ranked) <= RANKED else f"The first {RANKED} positions. {about}",
             "events": [_event(hosted, event) for event in reversed(events)],
         }
 
@@ -112,12 +115,12 @@ def _requests(hosted: HostedRanker, known: Knowledge) -> dict[str, Any] | None:
         "changes": hosted.stocked.seq,
         "rules": msgspec.to_builtins(hosted.stocked.rules, str_keys=True),
         "context": hosted.fold.ranker.context,
-        "some": [str(stock.names[place]) for place in stock.alive[:SOME].tolist()],
+        "some": [str(stock.names[item]) for item in stock.alive[:SOME].tolist()],
     }
 
 
-def _said(place: Any) -> dict[str, Any]:
-    return {name: getattr(place, name) for name in ("certain", "first", "last", "competing")}
+def _said(ranked: Ranked) -> dict[str, Any]:
+    return {name: getattr(ranked, name) for name in ("certain", "first", "last", "competing")}
 
 
 def _item(hosted: HostedRanker, item: int) -> dict[str, Any]:

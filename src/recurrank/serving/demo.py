@@ -10,8 +10,10 @@ import contextlib
 import shutil
 import tempfile
 import threading
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
@@ -42,7 +44,7 @@ _WORDS = (
 def titles(count: int) -> list[str]:
     """Invented ones, all different, in a random order that is always the same."""
     every = [f"The {first} {second}" for first in _WORDS[0].split() for second in _WORDS[1].split()]
-    return [every[place] for place in stream(0, "demo", 1).permutation(len(every))[:count]]
+    return [every[number] for number in stream(0, "demo", 1).permutation(len(every))[:count]]
 
 
 def films() -> Problem:
@@ -53,6 +55,21 @@ def films() -> Problem:
     turned, _ = np.linalg.qr(rng.normal(size=(4, 4)))
     order = rng.permutation(ITEMS)
     return Problem((plain @ turned)[order], np.array([1.0, 0.0, 0.0, 0.3]) @ turned)
+
+
+class Truth(NamedTuple):
+    """What is known about the problem of a ranker.
+
+    Attributes:
+        by_position: the click rate at each position of a perfect ranking.
+        features: what the features of an item are called.
+        visitor: what the numbers of a context are called.
+
+    """
+
+    by_position: Sequence[float]
+    features: Sequence[str] = ()
+    visitor: Sequence[str] = ()
 
 
 class Demo:
@@ -69,10 +86,11 @@ class Demo:
         )
 
     @property
-    def truths(self) -> dict[str, list[float]]:
-        """The click rate at each place of the perfect ranking, for each ranker."""
-        perfect = self._model.expected(self._model.best(POSITIONS)).tolist()
-        return {**dict.fromkeys(ALGORITHMS, perfect), demo_shop.NAME: self._shop.truth()}
+    def truths(self) -> dict[str, Truth]:
+        """What is known about the problem of each ranker."""
+        films = Truth(self._model.expected(self._model.best(POSITIONS)).tolist())
+        shop = Truth(self._shop.truth(), demo_shop.FEATURES, demo_shop.CONTEXT)
+        return {**dict.fromkeys(ALGORITHMS, films), demo_shop.NAME: shop}
 
     def start(self, service: Service) -> None:
         """Make the first ranker and let its visitors in; the others come when they are compiled, if they are not yet."""
@@ -93,7 +111,7 @@ class Demo:
                     there.add(demo_shop.NAME)
 
         make(NAME)
-        places = {title: i for i, title in enumerate(catalogue.ids or ())}
+        index = {title: i for i, title in enumerate(catalogue.ids or ())}
         rng = np.random.default_rng()
 
         def visit(name: str) -> None:
@@ -103,7 +121,7 @@ class Demo:
                 return
             reports = []
             for ranked in visitors.map(service.rank, [name] * GROUP):  # at once, so that they share a transaction
-                clicks = self._model.sample([places[item] for item in ranked.items], rng)
+                clicks = self._model.sample([index[item] for item in ranked.items], rng)
                 reports.append(Report(ranked.slate, tuple(int(k) for k in np.flatnonzero(clicks)), True))
             service.feedback(reports)
 

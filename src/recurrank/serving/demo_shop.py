@@ -1,7 +1,7 @@
 """An invented shop for the demonstration: visitors of three kinds, each with candidates of their own, and stock that changes.
 
-Attraction is linear in the products of four features of an item (cheap, good, plain, new) and the visitor's kind, so that the
-three kinds want different things; they also look at a page differently, which the ranker learns by segment.
+Attraction is linear in the products of an item's features and the visitor's kind, so that the three kinds want different
+things; they also look at a page differently, which the ranker learns by segment.
 """
 
 from __future__ import annotations
@@ -23,11 +23,15 @@ NAME = "demo-shop"
 ITEMS, CANDIDATES, POSITIONS = 120, 25, 5
 CHANGE_SECONDS, CHANGE_ITEMS = 3.0, 2
 """How often items sell out, and how many at a time; as many come in."""
+FEATURES = ("cheap", "good", "plain", "new")
 KINDS = ("bargain hunter", "enthusiast", "in a hurry")
+CONTEXT = KINDS[1:]
+"""What a context tells: one number per kind but the first. With one for each kind they would sum to the constant, and the
+coefficients could not be told apart, however many clicks there are."""
 TASTES = np.array([[0.7, 0.1, 0.0, 0.0], [0.0, 0.6, -0.2, 0.3], [0.2, 0.2, 0.3, 0.0]])
-"""What each kind makes of each feature."""
+"""How much each kind likes each feature."""
 PATIENCE = (0.4, 0.3, 1.6)
-"""Place k is looked at with probability k^-patience."""
+"""Position k, from 1, is looked at with probability k^-patience."""
 
 _WORDS = (
     "Oak Steel Linen Copper Walnut Glass Wool Marble Cork Bamboo Leather Velvet",
@@ -47,12 +51,12 @@ class Shop:
         first, second = (words.split() for words in _WORDS)
         number, self._made = self._made, self._made + 1
         name = f"{first[number % len(first)]} {second[(number // len(first)) % len(second)]} {number + 1}"
-        return name, self._rng.random(4)
+        return name, self._rng.random(len(FEATURES))
 
     @property
     def spec(self) -> RankerSpec:
         """The ranker of the shop."""
-        options = {"context": len(KINDS), "interactions": "outer"}
+        options = {"context": len(CONTEXT), "interactions": "outer"}
         return RankerSpec(algorithm="anchored", positions=POSITIONS, rounds=100_000, window_seconds=60.0, options=options)
 
     @property
@@ -60,25 +64,28 @@ class Shop:
         """What is in stock at first."""
         return Catalogue(np.array(list(self.items.values())), list(self.items))
 
-    def truth(self, visits: int = 2_000) -> list[float]:
-        """The click rate at each place of perfect slates, on average over visits."""
-        rng, rows = stream(0, "demo", 3), np.array(list(self.items.values()))
-        total = np.zeros(POSITIONS)
-        for _ in range(visits):
-            kind = int(rng.integers(len(KINDS)))
-            attraction = np.sort(_attraction(rows[rng.permutation(len(rows))[:CANDIDATES]], kind))[::-1][:POSITIONS]
-            total += attraction * _looked(kind)
-        return [float(rate) for rate in total / visits]
+    @staticmethod
+    def context(kind: int) -> list[float]:
+        """What a request tells about a visitor."""
+        return [float(name == KINDS[kind]) for name in CONTEXT]
+
+    @staticmethod
+    def truth(visits: int = 2_000) -> list[float]:
+        """The click rate at each position of perfect slates: the mean over so many visits of each kind."""
+        rng, total = stream(0, "demo", 3), np.zeros(POSITIONS)
+        for kind in range(len(KINDS)):
+            attraction = _attraction(rng.random((visits, CANDIDATES, len(FEATURES))), kind)
+            total += np.sort(attraction)[:, : -POSITIONS - 1 : -1].mean(axis=0) * _looked(kind)
+        return [float(rate) for rate in total / len(KINDS)]
 
     def visit(self, service: Service, rng: np.random.Generator) -> Report:
         """One visitor's search, and what they clicked."""
         kind = int(rng.integers(len(KINDS)))
         found = [str(name) for name in rng.permutation(list(self.items))[:CANDIDATES]]
-        context = [float(place == kind) for place in range(len(KINDS))]
-        ranked = service.rank(NAME, asked=Asked(found, context=context, segment=KINDS[kind]))
+        ranked = service.rank(NAME, asked=Asked(found, context=self.context(kind), segment=KINDS[kind]))
         rows = np.array([self.items[name] for name in ranked.items])
         clicked = rng.random(len(rows)) < _attraction(rows, kind) * _looked(kind)[: len(rows)]
-        return Report(ranked.slate, tuple(int(place) for place in np.flatnonzero(clicked)), True)
+        return Report(ranked.slate, tuple(int(position) for position in np.flatnonzero(clicked)), True)
 
     def restock(self, service: Service) -> None:
         """Every few seconds something sells out, and something else comes in."""

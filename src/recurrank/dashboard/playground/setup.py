@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping
 from types import SimpleNamespace
 from typing import Any, NamedTuple
@@ -32,9 +33,9 @@ class Parameter(NamedTuple):
 
 
 PARAMETERS: dict[str, list[Parameter]] = {
-    "position-based": [Parameter("pbm_power", "Examination 1 / k^p, p =", 1.0, 0.0, 5.0)],
+    "position-based": [Parameter("pbm_power", "Examination 1 / k^p", 1.0, 0.0, 5.0)],
     "dependent-click": [Parameter("dcm_continuation", "Goes on after a click", 0.6, 0.0, 1.0)],
-    "user-browsing": [Parameter("ubm_power", "Examination 1 / distance^p, p =", 0.5, 0.0, 5.0)],
+    "user-browsing": [Parameter("ubm_power", "Examination 1 / distance^p", 0.5, 0.0, 5.0)],
     "dynamic-bayesian": [
         Parameter("dbn_satisfaction", "Satisfied by a click", 0.5, 0.0, 1.0),
         Parameter("dbn_continuation", "Goes on otherwise", 0.9, 0.0, 1.0),
@@ -107,6 +108,16 @@ def options() -> dict[str, list[tuple[str, Option]]]:
     return fields
 
 
+def by_belief() -> list[tuple[str, list[str]]]:
+    """All rankers, grouped by the click model that they believe in, which a belief begins with; the odd ones come last."""
+    kinds = {**{name: registered()[name] for name in rankers()}, **BASELINES}
+    groups: dict[str, list[str]] = {}
+    for name, kind in kinds.items():
+        groups.setdefault(re.split("[,(:]", kind.believes)[0].strip(), []).append(name)
+    odd = sorted(names[0] for names in groups.values() if len(names) == 1)
+    return [*((belief, names) for belief, names in groups.items() if len(names) > 1), ("other", odd)]
+
+
 def read(given: Mapping[str, Any], log: YourLog | None = None) -> tuple[Setup | None, dict[str, str]]:
     """The simulation that the fields describe, and what is wrong with them, by field; one of both is empty."""
     errors: dict[str, str] = {}
@@ -147,7 +158,7 @@ def read(given: Mapping[str, Any], log: YourLog | None = None) -> tuple[Setup | 
     positions, most = whole("positions", 1, REQUEST_POSITIONS if candidates else POSITIONS), candidates or items
     if not {"items", "candidates", "positions"} & set(errors) and positions > most:
         what = "candidates" if candidates else "items"
-        errors["positions"] = f"{positions} places are more than the {most:,} {what}; show at most as many."
+        errors["positions"] = f"{positions} is more than the {most:,} {what}; show fewer."
     chosen = list(dict.fromkeys(name for name in texts["rankers"].split(",") if name))
     unknown = [name for name in chosen if name not in (REQUEST_RANKERS if problem == "requests" else rankers())]
     if unknown and unknown[0] in rankers():

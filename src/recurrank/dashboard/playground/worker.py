@@ -113,10 +113,10 @@ def _model(setup: Setup, problem: Problem) -> ClickModel:
 
 
 def _made(setup: Setup, attraction: Floats) -> ClickModel:
-    given, places, items = setup.parameters, np.arange(1, setup.positions + 1), len(attraction)
+    given, positions, items = setup.parameters, np.arange(1, setup.positions + 1), len(attraction)
     match setup.clicks:
         case "position-based":
-            parameters: dict[str, Any] = {"examination": places ** -given["pbm_power"]}
+            parameters: dict[str, Any] = {"examination": positions ** -given["pbm_power"]}
         case "dependent-click":
             parameters = {"continuation": np.full(setup.positions, given["dcm_continuation"])}
         case "user-browsing":  # by default 1 / distance^0.5
@@ -172,8 +172,9 @@ class Player:
     def tell_flow(self, say: Say) -> None:
         """The blocks of algorithms that keep their history."""
         ranker = self.simulation.ranker
-        if ranker.knowledge().history is not None:
-            say("flow", {"boxes": boxes(ranker)[0], "positions": ranker.positions, "rounds": self.simulation.round})
+        known = ranker.knowledge()
+        if known.history is not None:
+            say("flow", {"boxes": boxes(known), "positions": ranker.positions})
 
 
 def _catalogue(setup: Setup, say: Say) -> Callable[[str], Simulation]:

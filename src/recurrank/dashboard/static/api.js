@@ -1,6 +1,6 @@
 // Talking to the server: JSON, events as they come, and the key, where one is needed.
 
-const KEY = "recurrank-key";
+const KEY = "recurrank-key", AWAY = "The server does not answer.";
 
 /** What the server said that went wrong: its status, and one line that may begin with the name of a field. */
 export class Problem extends Error {
@@ -33,7 +33,7 @@ export async function ask(path, options = {}) {
     answer = await fetch(path, { ...options, headers, credentials: "omit" });
   } catch (error) {
     if (error.name === "AbortError") throw error;
-    throw new Problem(0, "The server does not answer.");
+    throw new Problem(0, AWAY);
   }
   if (answer.ok) return answer;
   if (answer.status === 401 || answer.status === 403) document.dispatchEvent(new CustomEvent("key-needed"));
@@ -53,7 +53,7 @@ export async function* events(path, options = {}) {
   let waiting = "";
   try {
     for (;;) {
-      const { value, done } = await reader.read();
+      const { value, done } = await reader.read().catch(broken);
       if (done) return;
       waiting += value;
       const whole = waiting.split("\n\n");
@@ -66,6 +66,11 @@ export async function* events(path, options = {}) {
   } finally {
     reader.cancel().catch(() => {});
   }
+}
+
+/** A stream that breaks off is the browser's "network error" or "Error in input stream". */
+function broken(error) {
+  throw error.name === "AbortError" ? error : new Problem(0, AWAY);
 }
 
 function parsed(block) {

@@ -1,37 +1,41 @@
 // The paper's Figure 1, live: each box is a block of neighbouring positions; its column is when it opened.
 
 import { el, svg } from "./dom.js";
-import { compact, count, many, percent } from "./format.js";
+import { count, many, percent } from "./format.js";
 
 const WIDE = 146, GAP = 34, LEFT = 4, TOP = 8, MOST = 400;
 
 /** What a box is: "closed" (it has split), "settled" (nothing left to find out) or "open". */
 export const kind = (box) => (box.closed !== null ? "closed" : box.items <= 1 ? "settled" : "open");
 
-/** Draw boxes {id, phase, first, last, items, parent, opened, closed, progress} into ``place``, a scrolling region. */
-export function drawFlow(place, boxes, positions, rounds) {
+/** Draw boxes {id, phase, first, last, items, parent, opened, closed, progress} into ``place``, a scrolling region; time has an axis where there is a history. */
+export function drawFlow(place, boxes, positions, history) {
   const shown = boxes.slice(-MOST);
   const tall = positions <= 12 ? 36 : positions <= 30 ? 20 : 10;
   const moments = [...new Set(shown.map((box) => box.opened))].sort((a, b) => a - b);
   const column = new Map(moments.map((moment, at) => [moment, LEFT + at * (WIDE + GAP)]));
-  const width = LEFT + moments.length * (WIDE + GAP), bottom = TOP + positions * tall;
+  const width = LEFT + moments.length * (WIDE + GAP), bottom = TOP + positions * tall, height = bottom + (history ? 40 : 4);
   const title = `Flow chart: ${described(shown)}`;
-  const picture = svg("svg", { width, height: bottom + 40, viewBox: `0 0 ${width} ${bottom + 40}`, role: "img", "aria-label": title });
+  const picture = svg("svg", { width, height, viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": title });
   const byId = new Map(shown.map((box) => [box.id, box]));
   for (const box of shown) {
     const parent = byId.get(box.parent);
     if (parent) picture.append(arrow(column.get(parent.opened) + WIDE, middle(parent, tall), column.get(box.opened), middle(box, tall)));
   }
   for (const box of shown) picture.append(drawBox(box, column.get(box.opened), tall));
-  picture.append(svg("line", { x1: LEFT, y1: bottom + 12, x2: width - GAP / 2, y2: bottom + 12, class: "arrow" }));
-  for (const moment of moments) {
-    const x = column.get(moment) + WIDE / 2;
-    picture.append(svg("line", { x1: x, y1: bottom + 8, x2: x, y2: bottom + 16, class: "arrow" }));
-    picture.append(svg("text", { x, y: bottom + 32, "text-anchor": "middle", class: "soft" }, moment < 1e5 ? count(moment) : compact(moment)));
-  }
+  if (history) picture.append(axis(moments, column, bottom, width));
   const end = place.scrollLeft + place.clientWidth >= place.scrollWidth - 30;
   place.replaceChildren(picture);
   if (end) place.scrollLeft = place.scrollWidth;
+}
+
+function axis(moments, column, bottom, width) {
+  const ticks = moments.flatMap((moment) => {
+    const x = column.get(moment) + WIDE / 2;
+    return [svg("line", { x1: x, y1: bottom + 8, x2: x, y2: bottom + 16, class: "arrow" }),
+      svg("text", { x, y: bottom + 32, "text-anchor": "middle", class: "soft" }, count(moment))];
+  });
+  return svg("g", {}, svg("line", { x1: LEFT, y1: bottom + 12, x2: width - GAP / 2, y2: bottom + 12, class: "arrow" }), ...ticks);
 }
 
 const middle = (box, tall) => TOP + ((box.first + box.last - 1) / 2) * tall;
@@ -61,7 +65,7 @@ function drawBox(box, x, tall) {
 
 /** Phase and items, in one line or two, clear of the dashed line. */
 function label(box, x, y, height, tall) {
-  const items = box.items < 1e5 ? many(box.items, "item") : `${compact(box.items)} items`;
+  const items = many(box.items, "item");
   const phase = box.phase === null ? "" : `ℓ = ${box.phase}`;
   const top = box.last > box.first ? y + tall : y, centre = (top + y + height) / 2 + 4;
   const text = (at, words) => svg("text", { x, y: at, "text-anchor": "middle" }, words);
@@ -71,17 +75,17 @@ function label(box, x, y, height, tall) {
 
 /** A box in a sentence. */
 export function inWords(box) {
-  const places = box.first === box.last ? `Place ${box.first}` : `Places ${box.first} to ${box.last}`;
+  const positions = box.first === box.last ? `Position ${box.first}` : `Positions ${box.first} to ${box.last}`;
   const phase = box.phase === null ? "" : `, phase ${box.phase}`;
   const what = kind(box) === "settled" ? "settled"
     : kind(box) === "closed" ? `finished at slate ${count(box.closed)}`
       : box.progress === null ? "open" : `${percent(box.progress)} of the answers of this phase are in`;
-  return `${places}${phase}: ${many(box.items, "item")}, ${what}`;
+  return `${positions}${phase}: ${many(box.items, "item")}, ${what}`;
 }
 
 function described(boxes) {
   const open = boxes.filter((box) => box.closed === null);
-  return `${many(boxes.length, "block")} so far, ${count(open.length)} at work. ${open.slice(0, 12).map(inWords).join(". ")}.`;
+  return `${many(boxes.length, "block")}, ${count(open.length)} at work. ${open.slice(0, 12).map(inWords).join(". ")}.`;
 }
 
 /** The blocks at work as rows of a table. */

@@ -1,13 +1,9 @@
 // Numbers and times for people.
 
 const whole = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
-const short = new Intl.NumberFormat("en", { notation: "compact", maximumFractionDigits: 1 });
 
 /** 12,345. */
 export const count = (number) => (number === null || number === undefined ? "–" : whole.format(number));
-
-/** 12.3K. */
-export const compact = (number) => short.format(number);
 
 /** 1.234, with as many digits as say something. */
 export function rate(number) {

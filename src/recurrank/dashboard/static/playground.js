@@ -89,15 +89,13 @@ const heard = {
   },
   flow(now) {
     run.flow = now;
-    drawFlow(byId("flow"), now.boxes, now.positions, now.rounds);
+    drawFlow(byId("flow"), now.boxes, now.positions, true);
     byId("blocks").replaceChildren(...blockRows(now.boxes));
   },
   problem({ detail }) { tell(form, "", detail); run.failed = true; },
   done({ seconds }) { run.seconds = seconds; run.done = true; },
 };
 
-let waiting = false;
-/** Draw what has come, once a frame, and one drawing at a time. */
 /** RecurRank's flow chart stands beside the curves, which have less room then. */
 function beside(wanted) {
   byId("flow").replaceChildren();
@@ -107,6 +105,8 @@ function beside(wanted) {
   dispatchEvent(new Event("resize")); // plotly looks at its room then
 }
 
+let waiting = false;
+/** Draw what has come, once a frame, and one drawing at a time. */
 function later() {
   if (waiting) return;
   waiting = true;
@@ -122,10 +122,12 @@ async function start() {
   remember();
   const stop = new AbortController();
   run = { setup: setup(), start: null, curves: new Map(), seconds: {}, flow: null, stop };
+  byId("play-results").hidden = false;
   beside(run.setup.rankers.split(",").includes("recurrank"));
   byId("results").replaceChildren();
   working(true);
   say(byId("play-said"), "Starting …");
+  byId("play-progress").hidden = false;
   byId("play-progress").value = 0;
   document.body.dataset.run = "running";
   try {

@@ -14,13 +14,13 @@ const name = document.body.dataset.ranker;
 const path = `/dash/rankers/${encodeURIComponent(name)}`;
 
 function facts(now) {
-  say(byId("about"), `${now.algorithm} · ${many(now.items, "item")} with ${many(now.dim, "feature")} · ${many(now.positions, "place")} · planned for ${many(now.rounds, "slate")}`);
+  say(byId("about"), `${now.algorithm} · ${many(now.items, "item")} with ${many(now.dim, "feature")} · ${many(now.positions, "position")} · planned for ${many(now.rounds, "slate")}`);
   say(byId("fact-learned"), count(now.learned));
   say(byId("fact-served"), `of ${many(now.served, "slate")} served`);
   say(byId("fact-start"), rate(now.rate.start));
   say(byId("fact-now"), rate(now.rate.now));
   byId("fact-now").classList.toggle("up", now.rate.now > now.rate.start * 1.02);
-  say(byId("fact-perfect"), now.truth ? `${percent(now.rate.now / now.truth.total)} of a perfect ranking's ${rate(now.truth.total)}` : `last ${count(now.rate.span)} slates`);
+  say(byId("fact-perfect"), `${now.rate.margin === null ? "" : `± ${rate(now.rate.margin)}, `}last ${count(now.rate.span)} slates${now.truth ? `; ${perfect(now.rate, now.truth.total)}` : ""}`);
   say(byId("fact-exploring"), percent(now.exploration));
   say(byId("fact-open"), count(now.open));
   say(byId("fact-dropped"), count(now.dropped));
@@ -31,14 +31,20 @@ function facts(now) {
   say(wrong, now.broken ? `This ranker cannot learn: ${now.broken}` : "");
 }
 
-function flow(now) {
-  say(byId("flow-why"), now.flow.why || "");
-  byId("flow").hidden = now.flow.boxes.length === 0;
-  byId("flow-key").hidden = now.flow.boxes.length === 0;
-  byId("flow-table").hidden = now.flow.boxes.length === 0;
-  if (now.flow.boxes.length === 0) return;
-  drawFlow(byId("flow"), now.flow.boxes, now.positions, now.served);
-  byId("blocks").replaceChildren(...blockRows(now.flow.boxes));
+/** Some slates cannot tell a ranking that is nearly perfect from a perfect one. */
+function perfect({ now, margin }, total) {
+  return now + margin >= total ? `within chance of a perfect ranking's ${rate(total)}` : `${percent(now / total)} of a perfect ranking's ${rate(total)}`;
+}
+
+/** The blocks: all there have been, or, of an algorithm that keeps no history, those of now. */
+function flow({ flow: { boxes, history }, positions }) {
+  byId("flow-card").hidden = boxes.length === 0;
+  say(byId("flow-title"), history ? "How it got here" : "What competes now");
+  for (const part of document.querySelectorAll("[data-history]")) part.hidden = !history;
+  for (const part of document.querySelectorAll("[data-present]")) part.hidden = history;
+  if (boxes.length === 0) return;
+  drawFlow(byId("flow"), boxes, positions, history);
+  byId("blocks").replaceChildren(...blockRows(boxes));
 }
 
 function interval(row, most) {
@@ -50,11 +56,11 @@ function interval(row, most) {
 }
 
 function certainty(row) {
-  const places = row.last > row.first ? `${row.first}–${row.last}` : `${row.first}`;
+  const positions = row.last > row.first ? `${row.first}–${row.last}` : `${row.first}`;
   if (row.certain === "place") return el("span", { class: "pill good" }, "certain");
-  if (row.certain === "shown") return el("span", { class: "pill plain" }, `certainly among ${places}`);
+  if (row.certain === "shown") return el("span", { class: "pill plain" }, `certainly among ${positions}`);
   if (row.certain === null) return el("span", { class: "soft" }, "not known");
-  return el("span", { class: "pill warn" }, `${many(row.competing, "item")} compete for ${places}`);
+  return el("span", { class: "pill warn" }, `${many(row.competing, "item")} compete for ${positions}`);
 }
 
 function ranking(now) {
@@ -62,7 +68,7 @@ function ranking(now) {
   say(byId("ranking-about"), now.ranking_about);
   byId("ranking-card").hidden = now.ranking.length === 0; // a ranker of requests may have no items, or none for everybody
   byId("ranking").replaceChildren(...now.ranking.map((row) => el("tr", {},
-    el("td", { class: "number" }, String(row.place)),
+    el("td", { class: "number" }, String(row.position)),
     el("th", { scope: "row", class: "id", dir: "auto" }, row.id),
     el("td", { class: "number" }, row.shown ? percent(row.rate) : "–"),
     el("td", { class: "with-interval" }, row.shown ? interval(row, most) : null, el("span", { class: "soft small" }, row.shown ? `${percent(row.low)} to ${percent(row.high)}` : "not shown yet")),
@@ -72,11 +78,11 @@ function ranking(now) {
 function happened(event) {
   const clicks = event.kind === "learned" || event.kind === "reported" ? event.clicks.length ? event.clicks.join(", ") : "none" : "";
   return el("tr", {},
-    el("td", { class: "number" }, count(event.seq)),
     el("td", {}, time(event.at)),
     el("td", {}, event.kind),
+    el("td", {}, clicks),
     el("td", { class: "id", dir: "auto" }, event.items.join(" · "), event.more ? el("span", { class: "soft" }, ` and ${count(event.more)} more`) : null),
-    el("td", {}, clicks));
+    el("td", { class: "number" }, count(event.seq)));
 }
 
 /** Clicks per slate over time: a point for every few bins, so that chance does not hide what happens. */
@@ -99,10 +105,10 @@ function curve(now) {
 }
 
 function byPosition(now) {
-  const places = now.by_position.map((_, at) => at + 1);
-  const traces = [{ type: "bar", x: places, y: now.by_position, name: "so far", marker: { color: COLOURS[0] }, hovertemplate: "place %{x}: %{y:.1%}<extra></extra>" }];
-  if (now.truth) traces.push({ x: places, y: now.truth.by_position, name: "a perfect ranking", mode: "markers", marker: { color: COLOURS[2], symbol: "line-ew-open", size: 22, line: { width: 3 } }, hovertemplate: "place %{x}: %{y:.1%}<extra>a perfect ranking</extra>" });
-  return draw(byId("by-position"), traces, { xaxis: { title: { text: "place" }, dtick: places.length > 12 ? undefined : 1 }, yaxis: { title: { text: "click rate" }, tickformat: ".0%" }, showlegend: Boolean(now.truth) });
+  const positions = now.by_position.map((_, at) => at + 1);
+  const traces = [{ type: "bar", x: positions, y: now.by_position, name: "so far", marker: { color: COLOURS[0] }, hovertemplate: "position %{x}: %{y:.1%}<extra></extra>" }];
+  if (now.truth) traces.push({ x: positions, y: now.truth.by_position, name: "a perfect ranking", mode: "markers", marker: { color: COLOURS[2], symbol: "line-ew-open", size: 22, line: { width: 3 } }, hovertemplate: "position %{x}: %{y:.1%}<extra>a perfect ranking</extra>" });
+  return draw(byId("by-position"), traces, { xaxis: { title: { text: "position" }, dtick: positions.length > 12 ? undefined : 1 }, yaxis: { title: { text: "click rate" }, tickformat: ".0%" }, showlegend: Boolean(now.truth) });
 }
 
 function tables(now) {
@@ -110,12 +116,16 @@ function tables(now) {
   byId("by-position-rows").replaceChildren(...rows);
 }
 
+let shown = null; // when, in seconds since 1970
+
 function show(now) {
+  shown = Date.now() / 1000;
   facts(now);
   flow(now);
   ranking(now);
   tables(now);
   byId("events").replaceChildren(...now.events.map(happened));
+  document.body.dataset.version = now.version;
   Promise.all([curve(now), byPosition(now), requests(now), experiment(now)]).catch((error) => say(byId("charts-failed"), error.message))
     .then(() => { document.body.dataset.complete = now.version; });
 }
@@ -125,5 +135,6 @@ const LOST = { 404: "there is no such ranker any more", 401: "a key is needed", 
 items(`${path}/items`);
 follow(`${path}/live`, (event) => { if (event.name === "ranker") show(event.data); }, (state, status) => {
   byId("connection").classList.toggle("lost", state === "lost");
-  say(byId("connection"), state === "live" ? "live" : LOST[status] || "connection lost; trying again");
+  document.body.classList.toggle("stale", state === "lost");
+  say(byId("connection"), state === "live" ? "live" : LOST[status] || `connection lost, trying again; ${shown ? `as of ${time(shown)}` : "nothing to show yet"}`);
 });

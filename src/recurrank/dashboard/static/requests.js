@@ -17,13 +17,14 @@ function interval(row, most) {
     svg("rect", { class: "middle", x: x(row.value) - 0.7, y: 0, width: 1.4, height: 10 }));
 }
 
-/** Features of the item, then of the visitor, then products, as the ranker joins them. */
-function called(feature, dim, context) {
+/** Features of the item, then of the visitor, then products, as the ranker joins them; with their names, where those are known. */
+function called(feature, { dim, truth, requests: { context } }) {
+  const item = (at) => truth?.features[at] ?? `feature ${at + 1}`, visitor = (at) => truth?.visitor[at] ?? `visitor ${at + 1}`;
   if (feature < 0) return "constant";
-  if (feature < dim) return `feature ${feature + 1}`;
-  if (feature < dim + context) return `visitor ${feature - dim + 1}`;
+  if (feature < dim) return item(feature);
+  if (feature < dim + context) return visitor(feature - dim);
   const product = feature - dim - context;
-  return `feature ${Math.floor(product / context) + 1} × visitor ${(product % context) + 1}`;
+  return `${item(Math.floor(product / context))} × ${visitor(product % context)}`;
 }
 
 const signed = (value) => (value < 0 ? "−" : "") + rate(Math.abs(value));
@@ -32,7 +33,7 @@ function coefficients(now) {
   const rows = now.requests.coefficients;
   const most = Math.max(1e-9, ...rows.map((row) => Math.max(Math.abs(row.low), Math.abs(row.high))));
   byId("coefficients").replaceChildren(...rows.map((row) => el("tr", {},
-    el("th", { scope: "row" }, called(row.feature, now.dim, now.requests.context)),
+    el("th", { scope: "row" }, called(row.feature, now)),
     el("td", { class: "number" }, signed(row.value)),
     el("td", { class: "with-interval" }, interval(row, most), el("span", { class: "soft small" }, `${signed(row.low)} to ${signed(row.high)}`)))));
 }
@@ -57,11 +58,11 @@ function examination(now) {
     el("td", { class: "number" }, rate(row.after_click_above)))));
   const trace = (field, label, colour) => ({
     x: rows.map((row) => row.position + 1), y: rows.map((row) => row[field]), name: label, mode: "lines+markers",
-    line: { color: colour, width: 2 }, hovertemplate: `place %{x}: %{y:.2f}<extra>${label}</extra>`,
+    line: { color: colour, width: 2 }, hovertemplate: `position %{x}: %{y:.2f}<extra>${label}</extra>`,
   });
   return draw(byId("examination"),
     [trace("without_click_above", "no click above", COLOURS[0]), trace("after_click_above", "after a click above", COLOURS[1])],
-    { xaxis: { title: { text: "place" }, dtick: rows.length > 12 ? undefined : 1 }, yaxis: { title: { text: "looked at, relative to the first" } }, showlegend: true });
+    { xaxis: { title: { text: "position" }, dtick: rows.length > 12 ? undefined : 1 }, yaxis: { title: { text: "looked at, relative to the first" } }, showlegend: true });
 }
 
 function facts(asked) {
@@ -72,7 +73,7 @@ function facts(asked) {
   const guard = byId("fact-guard");
   guard.className = `pill ${on ? "warn" : "good"}`;
   say(guard, on ? "on" : "off");
-  say(byId("fact-guard-why"), on ? `lower places count 1/${rate(asked.guard[0])}, after a click 1/${rate(asked.guard[1])}` : "lower places agree with the first");
+  say(byId("fact-guard-why"), on ? `answers at lower positions count 1/${rate(asked.guard[0])}, after a click 1/${rate(asked.guard[1])}` : "lower positions agree with the first");
   say(byId("fact-changes"), asked.changes ? count(asked.changes) : "none");
 }
 
@@ -90,7 +91,6 @@ function example(now) {
 export function requests(now) {
   byId("request-facts").hidden = !now.requests;
   for (const part of document.querySelectorAll(".requests-only")) part.hidden = !now.requests;
-  for (const part of document.querySelectorAll(".blocks-only")) part.hidden = Boolean(now.requests);
   if (!now.requests) return null;
   if (!touched) byId("try-body").value = example(now); // items come and go
   last = now;

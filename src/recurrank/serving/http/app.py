@@ -70,7 +70,7 @@ def _ranker_routes(service: Service, decoder: Decoder) -> list[Route]:
 
     @route("PUT", "/v1/rankers/{name}", "admin", Operation("create_ranker", "rankers", s.Created, (404, 409, 415)), file=True)
     async def create_ranker(request: Request) -> Answer:
-        """Make a ranker. The very same request again changes nothing; another one under the name is a conflict.
+        """Make a ranker. The same request again changes nothing; another one under this name is a conflict.
 
         A large catalogue may be sent as a file, .npy, Parquet or CSV, with the settings in the query.
         """
@@ -126,7 +126,7 @@ def _slate_routes(service: Service) -> list[Route]:
 def _operation_routes(service: Service, keys: KeyRing | None, registry: CollectorRegistry) -> list[Route]:
     @route("GET", "/healthz", PUBLIC, Operation("healthz", "operation", s.Health))
     async def healthz(_: Request) -> Answer:
-        """The process answers."""
+        """Whether the process answers."""
         return _json(s.Health("ok", service.learner.learning, 0))
 
     @route("GET", "/readyz", PUBLIC, Operation("readyz", "operation", s.Health))
@@ -142,7 +142,7 @@ def _operation_routes(service: Service, keys: KeyRing | None, registry: Collecto
 
     @route("GET", "/metrics", ANY_KEY, Operation("metrics", "operation", str))
     async def metrics(_: Request) -> Answer:
-        """For Prometheus."""
+        """The metrics of this server, for Prometheus."""
         return Answer(generate_latest(registry), "text/plain; charset=utf-8")
 
     return [healthz, readyz, metrics]

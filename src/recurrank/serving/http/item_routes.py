@@ -41,10 +41,10 @@ def item_routes(service: Service, decoder: Decoder) -> list[Route]:
         file=True,
     )
     async def change_items(request: Request) -> Answer:
-        """Add, change and remove items, thousands at a time: of `anchored`, `balanced` and `recurrank`; others answer 409.
+        """Add, change and remove items, thousands at a time. Only for `anchored`, `balanced`, `recurrank`; others answer 409.
 
         All of it happens, or none. Once it is answered no server shows an item that was removed. Removing what is not there,
-        and adding what is there with the same features, is no mistake: the very same request again changes nothing.
+        and adding what is there with the same features, is not an error: the same request again changes nothing.
         """
         kind = request.media or JSON
         if kind != JSON and kind not in MSGPACKS:
@@ -56,7 +56,7 @@ def item_routes(service: Service, decoder: Decoder) -> list[Route]:
 
     @route("GET", "/v1/rankers/{name}/items", "admin", Operation("list_items", "items", s.ItemsPage, (404,)))
     async def list_items(request: Request) -> Answer:
-        """The items of a ranker with their features, a page at a time: `limit` of them, from `after` on."""
+        """The items of a ranker with their features, one page at a time. `limit` is how many, `after` how many to skip."""
         try:
             page = msgspec.convert(request.query, Page, strict=False)
         except msgspec.ValidationError as error:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import json
+import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -100,7 +101,7 @@ _TAGS = {
     "rankers": "Make, list, inspect and delete rankers.",
     "slates": "Ask for slates and report the clicks on them.",
     "experiments": "A ranker beside the ranking that it is to replace: modes, the comparison, the brake.",
-    "items": "Items that come and go, and rules of all slates: of rankers of requests.",
+    "items": "Items that come and go, and rules for all slates of a ranker.",
     "operation": "Whether the server works, and how much it does.",
 }
 
@@ -186,7 +187,7 @@ def _operation(route: Route, about: Operation, schemas: Iterator[Any], refused: 
     return {
         "operationId": about.id,
         "tags": [about.tag],
-        "summary": description.partition(". ")[0].rstrip("."),
+        "summary": re.split(r"\.(?:\s|$)", description)[0].replace("`", ""),  # plain text; a description is Markdown
         "description": description,
         "parameters": [_NAME] if "{name}" in route.path else [],
         "responses": responses,
