@@ -19,8 +19,9 @@ _NUMBERS = (int, float, np.integer, np.floating)
 
 def as_array(name: str, values: ArrayLike) -> Floats:
     """A float64 array of whatever shape; ValueError with the field's name for anything ragged or not numeric."""
+    _refuse_masked(name, values)
     try:
-        return np.array(_unmasked(name, values), dtype=np.float64)
+        return np.array(values, dtype=np.float64)
     except (TypeError, ValueError) as error:
         raise ValueError(f"{name}: not an array of numbers, or rows of different lengths") from error
 
@@ -35,10 +36,9 @@ def as_number(name: str, value: object) -> float:
         raise ValueError(f"{name}: {value!r} is too large") from error
 
 
-def _unmasked(name: str, values: ArrayLike) -> ArrayLike:
+def _refuse_masked(name: str, values: ArrayLike) -> None:
     if np.ma.isMaskedArray(values) and np.ma.is_masked(values):
         raise ValueError(f"{name}: some entries are masked; every number is needed")
-    return values
 
 
 def as_features(features: ArrayLike) -> Features:
@@ -47,12 +47,15 @@ def as_features(features: ArrayLike) -> Features:
     Raises ValueError for anything ragged, empty, not numeric or not of two dimensions. Whether the
     numbers are finite is seen by the first pass over them, not here.
     """
+    _refuse_masked("features", features)
     try:
-        array = features if isinstance(features, np.memmap) else np.asarray(_unmasked("features", features))
+        array = features if isinstance(features, np.memmap) else np.asarray(features)
+        if array.dtype == object and array.ndim == 1:  # a column of lists
+            array = np.array(array.tolist())
     except ValueError as error:  # NumPy's term for rows of different lengths
         raise ValueError("features: rows have different lengths; every item needs the same number of features") from error
     if array.dtype == object:
-        raise ValueError("features: rows have different lengths or hold no numbers; give a matrix of numbers, one row per item")
+        array = _numbers_of(array, features)
     if array.ndim != 2 or 0 in array.shape:
         raise ValueError(
             f"features: shape is {array.shape}; give a matrix of numbers with one row per item and at least one column"
@@ -62,6 +65,20 @@ def as_features(features: ArrayLike) -> Features:
             raise ValueError(f"features: {array.dtype} is not a type of number; give floats")
         array = array.astype(np.float64)
     return array
+
+
+def _numbers_of(array: NDArray[np.object_], given: Any) -> Floats:
+    """Python's objects as numbers; ValueError names what holds none: what was given, or a column of it."""
+    if array.ndim != 2:
+        wanted = "give its toarray()" if hasattr(given, "toarray") else "give an array or a list with one row per item"
+        raise ValueError(f"features: {type(given).__name__} is not a matrix of numbers; {wanted}")
+    found = np.empty(array.shape)
+    for column, name in enumerate(getattr(given, "columns", range(array.shape[1]))):
+        for row, value in enumerate(array[:, column]):
+            if isinstance(value, str | bytes) or not hasattr(value, "__float__"):
+                raise ValueError(f"features: row {row}, column {name!r}: {value!r} is not a number; give numbers only")
+            found[row, column] = value
+    return found
 
 
 def as_probabilities(name: str, values: ArrayLike, *, shape: tuple[int, ...] | None = None) -> Floats:

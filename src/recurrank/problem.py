@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from recurrank._arrays import Features, Floats, as_array, as_count, as_features
-from recurrank.catalogue.rows import Rows, products
+from recurrank.catalogue.rows import Rows, kept, products
 from recurrank.seeds import stream
 
 
@@ -26,7 +26,7 @@ class Problem:
     theta: Floats
 
     def __init__(self, features: ArrayLike, theta: ArrayLike) -> None:
-        matrix, vector = as_features(features), as_array("theta", theta)
+        matrix, vector = kept(as_features(features)), as_array("theta", theta)
         if vector.shape != (matrix.shape[1],):
             raise ValueError(f"theta: shape is {vector.shape}; it should be ({matrix.shape[1]},), one number per feature")
         object.__setattr__(self, "features", matrix)
@@ -38,6 +38,11 @@ class Problem:
             item = int(np.argmax(outside))
             raise ValueError(f"attraction[{item}]: {attraction[item]} lies outside [0, 1]; scale features or theta")
         object.__setattr__(self, "attraction", np.clip(attraction, 0.0, 1.0))
+
+    def __repr__(self) -> str:
+        items, dim = self.features.shape
+        low, high = self.attraction.min(), self.attraction.max()
+        return f"<{type(self).__name__}: {items:,} items, {dim} features, attraction from {low:.3g} to {high:.3g}>"
 
     def shuffled(self, seed: object) -> Problem:
         """The same problem with its items in a random order, so that no ranker gains from how they were numbered."""

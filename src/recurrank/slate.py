@@ -42,6 +42,10 @@ class Slate:
     def __len__(self) -> int:
         return len(self.items)
 
+    def __repr__(self) -> str:
+        shown = ", ".join(map(str, self.items.tolist() if self.ids is None else self.ids))
+        return f"<{type(self).__name__} {self.number} of {self.ranker}: {shown}>"
+
 
 def as_items(slate: Slate | ArrayLike, items: int, positions: int | None = None) -> Ints:
     """The indices of the items that a slate shows; ValueError unless they are different and exist."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Self
@@ -19,7 +19,7 @@ from recurrank.catalogue.files import map_npy, map_raw
 from recurrank.catalogue.ids import Names, digest_of
 from recurrank.catalogue.maps import convert, open_map
 from recurrank.catalogue.parquet import Dataset, Progress, Where
-from recurrank.catalogue.rows import Rows, without_zeros
+from recurrank.catalogue.rows import COPIED, Rows, kept, lent, without_zeros
 
 _PIECE = 1 << 24
 """Bytes of features that are hashed at a time."""
@@ -29,11 +29,13 @@ class Catalogue:
     """Items with feature vectors. Everywhere else an item is its index here, from 0.
 
     Args:
-        features: a matrix, one row per item; float32 and float64 (a memory map too) are used where they are. Or a path:
-            what :meth:`open` opens.
-        ids: the items' own names, all different; by default they have none.
+        features: a matrix, one row per item, float32 or float64. Memory maps and read-only arrays are used where they are,
+            others are copied up to 256 MB; larger ones must not be written to, which :meth:`check` sees. Or a path: what
+            :meth:`open` opens.
+        ids: the items' own names, all different; by default they have none. Whole numbers become texts.
 
-    Raises ValueError for features that are ragged, empty, not finite or all zero, and for repeated ids.
+    Raises ValueError for features that are ragged, empty, not finite or all zero, and for ids that are repeated, missing or
+    neither texts nor whole numbers.
 
     >>> catalogue = Catalogue([[1.0, 0.0], [0.0, 1.0]], ids=["a", "b"])
     >>> len(catalogue), catalogue.ids
@@ -44,18 +46,22 @@ class Catalogue:
     features: Features
     ids: Sequence[str] | None
     scales: Floats
+    _lent: str | None = None
+    """The fingerprint at the beginning, where the caller may still write to the features."""
 
-    def __init__(self, features: ArrayLike | str | Path, ids: Sequence[str] | None = None) -> None:
+    def __init__(self, features: ArrayLike | str | Path, ids: Sequence[str | int] | None = None) -> None:
         if isinstance(features, str | Path):
             opened = type(self).open(features)
             self.features, self.scales, known = opened.features, opened.scales, opened.ids
         else:
-            self.features, known = as_features(features), None
+            self.features, known = kept(as_features(features)), None
             self.scales = without_zeros(Rows(self.features).scales())
         if ids is not None:
             known = _as_ids(ids)
             _check_ids(known, len(self))
         self.ids = known
+        if self.features.nbytes > COPIED and lent(self.features):
+            self._lent = self.fingerprint
 
     @classmethod
     def open(
@@ -117,6 +123,10 @@ class Catalogue:
     def __len__(self) -> int:
         return len(self.features)
 
+    def __repr__(self) -> str:
+        named = "no ids" if self.ids is None else "with ids"
+        return f"<{type(self).__name__}: {len(self):,} items, {self.dim} features ({self.features.dtype}), {named}>"
+
     @property
     def dim(self) -> int:
         return int(self.features.shape[1])
@@ -124,21 +134,31 @@ class Catalogue:
     @functools.cached_property
     def fingerprint(self) -> str:
         """A digest of every feature and id: what a saved ranker keeps instead of the catalogue."""
-        rows = max(1, _PIECE // (self.dim * self.features.itemsize))
-        parts = [slice(start, start + rows) for start in range(0, len(self), rows)]
-        whole = Rows(self.features)
+        return fingerprint_of(self.features, self.ids)
 
-        def digest(part: slice) -> bytes:
-            return hashlib.sha256(np.ascontiguousarray(whole.stored(part)).data).digest()
+    def check(self) -> None:
+        """ValueError if the features are in a large array of the caller's that was written to since."""
+        if self._lent is not None and self._lent != fingerprint_of(self.features, self.ids):
+            raise ValueError("features: they were changed after the ranker was made; make it anew on a read-only array")
 
-        if len(parts) == 1:  # starting threads would take longer
-            digests = [digest(parts[0])]
-        else:
-            with ThreadPoolExecutor() as pool:  # hashing releases the lock
-                digests = list(pool.map(digest, parts))
-        names = None if self.ids is None else digest_of(self.ids)
-        head = repr((self.features.shape, self.features.dtype.str, names)).encode()
-        return hashlib.sha256(head + b"".join(digests)).hexdigest()
+
+def fingerprint_of(features: Features, ids: Sequence[str] | None) -> str:
+    """A digest of every feature, their type, and every id."""
+    rows = max(1, _PIECE // (features.shape[1] * features.itemsize))
+    parts = [slice(start, start + rows) for start in range(0, len(features), rows)]
+    whole = Rows(features)
+
+    def digest(part: slice) -> bytes:
+        return hashlib.sha256(np.ascontiguousarray(whole.stored(part)).data).digest()
+
+    if len(parts) == 1:  # starting threads would take longer
+        digests = [digest(parts[0])]
+    else:
+        with ThreadPoolExecutor() as pool:  # hashing releases the lock
+            digests = list(pool.map(digest, parts))
+    names = None if ids is None else digest_of(ids)
+    head = repr((features.shape, features.dtype.str, names)).encode()
+    return hashlib.sha256(head + b"".join(digests)).hexdigest()
 
 
 def map_folder(where: Where, dataset: Dataset) -> Path:
@@ -160,13 +180,18 @@ def as_catalogue(features: ArrayLike | Catalogue | str | Path) -> Catalogue:
     return features if isinstance(features, Catalogue) else Catalogue(features)
 
 
-def _as_ids(ids: Sequence[str]) -> Sequence[str]:
+def _as_ids(ids: Sequence[str | int]) -> Sequence[str]:
     if isinstance(ids, Names):
         return ids
-    try:
-        return tuple(str(name) for name in ids)
-    except TypeError as error:
-        raise ValueError(f"ids: {ids!r} is not a list; give one name per item") from error
+    if isinstance(ids, str) or not isinstance(ids, Iterable):
+        raise ValueError(f"ids: {ids!r} is not a list; give one name per item")
+    return tuple(_as_id(index, name) for index, name in enumerate(ids))
+
+
+def _as_id(index: int, name: object) -> str:
+    if not isinstance(name, str | int | np.integer) or isinstance(name, bool):
+        raise ValueError(f"ids[{index}]: {name!r} is neither a text nor a whole number; give every item a name")
+    return str(name)
 
 
 def _check_ids(ids: Sequence[str], items: int) -> None:

@@ -27,6 +27,8 @@ CHUNK_NUMBERS = 1 << 18
 """Numbers in a chunk: 2 MB of float64, so that Python's cost per chunk is small compared with the arithmetic."""
 SMALLEST_SCALE = 1e-280
 """Columns whose scale is below this count as zero: float64 cannot represent the reciprocal."""
+COPIED = 1 << 28
+"""Bytes of features up to which an array that its caller may still write to is copied."""
 
 
 class Rows:
@@ -203,6 +205,20 @@ def one_thread() -> Iterator[None]:
 @functools.cache
 def _controller() -> ThreadpoolController:
     return ThreadpoolController()
+
+
+def kept(features: Features) -> Features:
+    """The features, copied if their caller may still write to them: a buffer may be used again for other items.
+
+    Memory maps, read-only arrays and arrays above ``COPIED`` bytes are left where they are. The copy is writeable, since numba
+    would compile everything again for a read-only one.
+    """
+    return features.copy() if lent(features) and features.nbytes <= COPIED else features
+
+
+def lent(features: Features) -> bool:
+    """Whether the features are in memory that their caller may write to."""
+    return bool(features.flags.writeable) and MappedFile.of(features) is None
 
 
 class MappedFile(NamedTuple):

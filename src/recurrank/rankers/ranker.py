@@ -114,6 +114,10 @@ class Ranker:
         self.follow(1 if isinstance(seed, Given) else RULES)
         self._round = Round.empty(self.positions)
 
+    def __repr__(self) -> str:
+        size = f"{len(self.catalogue):,} items, {self.catalogue.dim} features, {self.positions} positions"
+        return f"<{type(self).__name__}: {size}, {self.served:,} slates served>"
+
     @classmethod
     def takes_any_slate(cls) -> bool:
         """Whether it can tell the probability of, and learn from, a slate that it did not rank."""

@@ -16,7 +16,7 @@ Name = Hashable
 """What a request calls an item: its id in the catalogue, the id given with its features, or its row."""
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class RequestSlate(Slate):
     """The slate of a request. It carries all that learning needs of what was shown, whatever becomes of the items.
 

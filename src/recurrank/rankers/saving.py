@@ -16,6 +16,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from recurrank.catalogue import Catalogue, as_catalogue
+from recurrank.catalogue.catalogue import fingerprint_of
+from recurrank.catalogue.rows import COPIED
 from recurrank.rankers.documents.ranker import registered as document_rankers
 from recurrank.rankers.ranker import Ranker, registered
 from recurrank.rankers.stock import Stock
@@ -27,7 +29,8 @@ _DIGEST = 32
 
 
 def save(ranker: Ranker) -> bytes:
-    """All of a ranker but its catalogue."""
+    """All of a ranker but its catalogue; ValueError if the catalogue's features were changed meanwhile."""
+    ranker.catalogue.check()
     values, arrays = ranker.pack()
     places, body = [], []
     for name, array in arrays.items():
@@ -69,7 +72,8 @@ def load(blob: bytes, features: ArrayLike | Catalogue | None = None) -> Ranker:
     if catalogue is None and header["fingerprint"] != Stock.empty(header["options"].get("dim") or 1).fingerprint:
         raise ValueError("features: missing; this ranker has a catalogue, and is loaded with it")
     if catalogue is not None and catalogue.fingerprint != header["fingerprint"]:
-        raise ValueError("features: not the catalogue that the saved ranker learned on; load it with the same features and ids")
+        advice = _advice(catalogue, header["fingerprint"])
+        raise ValueError(f"features: not the catalogue that the saved ranker learned on; {advice}")
     ranker = algorithms[header["algorithm"]].restore(
         catalogue,  # type: ignore[arg-type]  # a ranker with an option dim needs none
         positions=header["positions"],
@@ -86,6 +90,20 @@ def load(blob: bytes, features: ArrayLike | Catalogue | None = None) -> Ranker:
             f"saved ranker: it has no {error.args[0]!r}; states of {ranker.name!r} have changed since; learn anew"
         ) from error
     return ranker
+
+
+def _advice(catalogue: Catalogue, wanted: str) -> str:
+    """What to load it with instead, if that can be found out."""
+    features, ids = catalogue.features, catalogue.ids
+    other = np.dtype(np.float64 if features.dtype == np.float32 else np.float32)
+    if features.nbytes <= COPIED and len(features):
+        with np.errstate(over="ignore"):
+            if fingerprint_of(features.astype(other), ids) == wanted:
+                return f"its features were {other}, and these are {features.dtype}"
+        if ids is not None and fingerprint_of(features, None) == wanted:
+            return "its items had no ids"
+    size, named = " x ".join(f"{count:,}" for count in features.shape), "without ids" if ids is None else "with ids"
+    return f"these are {size} features as {features.dtype}, {named}; load it with the same numbers, type of number and ids"
 
 
 def _open(blob: bytes) -> tuple[dict[str, Any], memoryview]:

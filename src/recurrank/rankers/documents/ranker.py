@@ -31,7 +31,7 @@ from recurrank.slate import Slate
 _kinds: dict[str, type[DocumentRanker]] = {}
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class DocumentSlate(RequestSlate):
     """The slate of a query.
 
