@@ -18,7 +18,8 @@ there.
 
 *Bound*: sessions by signal and noise alone (``v / m^2``) of the best credit found, over A/B's. Those tried are the team's, and
 ``g(rank in the second order) - g(rank in the first)`` minus its mean over the coins, valid for any ``g``: the sign, the
-rank, its logarithm or square root; all with the best weights of positions, which a test would have to learn.
+rank, its logarithm or square root; all with the best weights of positions, which a test would have to learn. The bound
+of the team's credit is that of the credit as it is.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ import numpy as np
 import recurrank as rr
 from benchmarks.measure import Figure, at_most
 from recurrank.rollout import Arm, ArmComparison, team_draft
-from recurrank.rollout.interleaving import BETS, STAKES
+from recurrank.rollout.interleaving import BETS, STAKES, rounds_of
 
 QUERIES, ITEMS, DIM, POSITIONS, RUNS, POWER, ALPHA = 100, 50, 10, 10, 40, 0.8, 0.05
 USERS = {"cascade": -3.0, "position-based": -3.0, "position-based, few clicks": -5.5}
@@ -66,8 +67,12 @@ class Drafts(NamedTuple):
     lists: Any  # (queries, coins, positions)
     credit: Any  # (queries, coins, positions)
 
-    def sessions(self, market: Market, count: int, rng: np.random.Generator) -> Any:
-        """Credits by position of so many sessions."""
+    def credits(self, market: Market, count: int, rng: np.random.Generator) -> Any:
+        """``Interleaved.credit`` of so many sessions."""
+        return self.by_position(market, count, rng).sum(axis=1) / rounds_of(POSITIONS)
+
+    def by_position(self, market: Market, count: int, rng: np.random.Generator) -> Any:
+        """Differences of clicks by position of so many sessions."""
         query, coins = rng.integers(QUERIES, size=count), rng.integers(len(COINS), size=count)
         shown = market.attraction[query[:, None], self.lists[query, coins]]
         return market.click(shown, rng) * self.credit[query, coins]
@@ -130,21 +135,23 @@ def _figure(market: Market, name: str, better: Any, worse: Any) -> Figure:
     sessions, (product, differences) = _interleaved(market, drafts), arms(*chances)
     both, tops = min(product, differences), zip(better[:, :POSITIONS].tolist(), worse[:, :POSITIONS].tolist(), strict=True)
     shared = np.mean([len({*one} & {*other}) for one, other in tops])
+    bound, team = _bounds(market, chances, drafts, better, worse)
     detail = (
         f"{sessions:,.0f} of {both:,.0f} sessions (product {product:,.0f}, differences {differences:,.0f}); "
         f"{clicks[0]:.4f} and {clicks[1]:.4f} clicks per slate; {shared:.1f} items in common; "
-        f"bound {100 * _bound(market, chances, drafts, better, worse):.1f} %"
+        f"bound {100 * bound:.1f} %, of the team's credit {100 * team:.1f} %"
     )
     return at_most(f"team draft: {market.users}, {name}", 100 * sessions / both, 10, "% of A/B", detail)
 
 
-class _Given:
+class Given(np.random.Generator):
     """Coins that are given in place of random ones."""
 
     def __init__(self, coins: tuple[int, ...]) -> None:
+        super().__init__(np.random.PCG64(0))
         self._coins = iter(coins)
 
-    def integers(self, _: int) -> int:
+    def integers(self, *_: Any, **__: Any) -> Any:
         return next(self._coins)
 
 
@@ -152,8 +159,7 @@ def drafts_of(first: Any, second: Any) -> Drafts:
     """As the library drafts, with every coin both ways."""
     lists, credit = np.empty((2, QUERIES, len(COINS), POSITIONS))
     for query, n in np.ndindex(QUERIES, len(COINS)):
-        coins: Any = _Given(COINS[n])
-        shown = team_draft(first[query], second[query], POSITIONS, coins)
+        shown = team_draft(first[query], second[query], POSITIONS, Given(COINS[n]))
         lists[query, n], credit[query, n] = shown.items, 2 * shown.share - 1
     return Drafts(lists.astype(np.int64), credit)
 
@@ -203,7 +209,7 @@ def _by_differences(better: Any, worse: Any, run: int) -> int:
     chances = np.outer(better, worse).ravel()
     for look in LOOKS.tolist():
         capital, before = capital + rng.multinomial(look - before, chances) @ growth, look
-        if _evidence(capital) >= np.log(2 / ALPHA):
+        if evidence(capital) >= np.log(2 / ALPHA):
             return int(look)
     return int(LOOKS[-1])
 
@@ -215,7 +221,7 @@ def _after(arm: Arm, counts: Any) -> Arm:
     return Arm(arm.slates + int(counts.sum()), arm.clicks + float(counts @ clicks), arm.deviation + deviation)
 
 
-def _evidence(capital: Any) -> Any:
+def evidence(capital: Any) -> Any:
     """The logarithm of the mixtures of ``Preference``; the last axis has the bets."""
     largest = capital.max(axis=-1, keepdims=True)
     return largest[..., 0] + np.log(np.exp(capital - largest) @ STAKES)
@@ -230,17 +236,17 @@ def _interleaved(market: Market, drafts: Drafts) -> float:
 def _one_interleaving(market: Market, drafts: Drafts, rng: np.random.Generator) -> float:
     capital = np.zeros(len(BETS))
     for done in range(0, MOST, CHUNK):
-        credit = np.clip(drafts.sessions(market, CHUNK, rng).sum(axis=1), -1, 1)
+        credit = drafts.credits(market, CHUNK, rng)
         after = capital + np.cumsum(np.log1p(np.outer(credit, BETS)), axis=0)
-        ends = np.flatnonzero(_evidence(after) >= np.log(2 / ALPHA))
+        ends = np.flatnonzero(evidence(after) >= np.log(2 / ALPHA))
         if len(ends):
             return done + 1.0 + ends[0]
         capital = after[-1]
     return np.inf
 
 
-def _bound(market: Market, chances: list[Any], drafts: Drafts, first: Any, second: Any) -> float:
-    """Sessions of the best credit over those of A/B, by signal and noise alone."""
+def _bounds(market: Market, chances: list[Any], drafts: Drafts, first: Any, second: Any) -> tuple[float, float]:
+    """Sessions of the best credit, and of the team's, over those of A/B, by signal and noise alone."""
     clicks = np.arange(POSITIONS + 1)
     mean, square = (np.array([clicks**power @ one for one in chances]) for power in (1, 2))
     of_arms = float(mean[0] - mean[1]) ** 2 / (2 * float((square - mean**2).sum()))
@@ -249,8 +255,9 @@ def _bound(market: Market, chances: list[Any], drafts: Drafts, first: Any, secon
     for g in (np.positive, np.log, np.sqrt):
         signals.append(_centred(g(ranks[1]) - g(ranks[0]), drafts.lists))
     signals.append(_centred(np.sign(ranks[1] - ranks[0]), drafts.lists))
-    tried = (Drafts(drafts.lists, credit).sessions(market, SAMPLE, np.random.default_rng(9)) for credit in signals)
-    return of_arms / max(_signal(credits) for credits in tried)
+    tried = (Drafts(drafts.lists, credit).by_position(market, SAMPLE, np.random.default_rng(9)) for credit in signals)
+    team = drafts.credits(market, SAMPLE, np.random.default_rng(9))
+    return of_arms / max(_signal(credits) for credits in tried), of_arms / float(team.mean() ** 2 / team.var())
 
 
 def _centred(value: Any, lists: Any) -> Any:
@@ -260,9 +267,9 @@ def _centred(value: Any, lists: Any) -> Any:
 
 
 def _signal(credits: Any) -> float:
-    """The largest m^2 / v of any weights of positions: mu' Sigma^-1 mu."""
+    """The largest m^2 / v of any weights of positions: mu' Sigma^-1 mu, without what the weights fit of the sample's noise."""
     mean, spread = credits.mean(axis=0), np.cov(credits.T) + 1e-9 * np.eye(POSITIONS)
-    return float(mean @ np.linalg.solve(spread, mean))
+    return float(mean @ np.linalg.solve(spread, mean)) - POSITIONS / len(credits)
 
 
 def _false_alarms() -> Figure:
@@ -272,8 +279,8 @@ def _false_alarms() -> Figure:
     rng, alarms = np.random.default_rng(6), 0
     same = market._replace(attraction=np.broadcast_to(market.attraction.mean(axis=1, keepdims=True), market.attraction.shape))
     for _ in range(NULLS):
-        credit = np.clip(drafts.sessions(same, NULL_SESSIONS, rng).sum(axis=1), -1, 1)
+        credit = drafts.credits(same, NULL_SESSIONS, rng)
         capital = np.stack([np.cumsum(np.log1p(np.outer(side * credit, BETS)), axis=0)[EVERY - 1 :: EVERY] for side in (1, -1)])
-        alarms += bool((_evidence(capital) >= np.log(2 / ALPHA)).any())
+        alarms += bool((evidence(capital) >= np.log(2 / ALPHA)).any())
     detail = f"{NULLS:,} experiments of {NULL_SESSIONS:,} sessions, looked at after every {EVERY}"
     return at_most("team draft: false alarms without a preference", 100 * alarms / NULLS, 5, "%", detail)

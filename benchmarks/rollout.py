@@ -11,19 +11,22 @@ and the best weights have ``m^2 / v = mu' Sigma^-1 mu`` of the credits by positi
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import numpy as np
 
 import recurrank as rr
-from benchmarks.interleaving import ALPHA, POWER, arms, click_counts
+from benchmarks.interleaving import ALPHA, POWER, Given, arms, click_counts, evidence
 from benchmarks.measure import Figure, at_most
 from recurrank.clicks import ClickModel
-from recurrank.rollout import Preference, probabilistic, team_draft
+from recurrank.rollout import probabilistic, team_draft
+from recurrank.rollout.interleaving import BETS, rounds_of
 
 ITEMS, DIM, POSITIONS, RUNS, SCALE = 50, 5, 5, 20, 0.4
-MOST = 50_000
-"""Sessions of an interleaving at most."""
+MOST, CHUNK = 50_000, 1_000
+"""Sessions of an interleaving at most, and at a time."""
+COINS = list(itertools.product((0, 1), repeat=rounds_of(POSITIONS)))
 USERS = ("cascade", "position-based")
 SAMPLE = 6_000
 """Sessions that the bound is estimated from."""
@@ -62,13 +65,21 @@ def bound_of(model: ClickModel, orders: list[Any], draw: Any) -> float:
     else:
         noise = [float((one * (1 - one)).sum()) for one in expected]
     of_arms = float(expected[0].sum() - expected[1].sum()) ** 2 / (2 * sum(noise))
-    rng, credits = np.random.default_rng(9), np.empty((SAMPLE, POSITIONS))
-    first, second = _full(orders)
-    for row in credits:
-        shown = draw(first, second, POSITIONS, rng)
-        row[:] = (2 * shown.share - 1) * model.sample(shown.items, rng)
-    mean, spread = credits.mean(axis=0), np.cov(credits.T) + 1e-9 * np.eye(POSITIONS)
+    differences, _ = _sessions(model, orders, draw, SAMPLE, np.random.default_rng(9))
+    mean, spread = differences.mean(axis=0), np.cov(differences.T) + 1e-9 * np.eye(POSITIONS)
     return of_arms / float(mean @ np.linalg.solve(spread, mean))
+
+
+def _sessions(model: ClickModel, orders: list[Any], draw: Any, count: int, rng: np.random.Generator) -> tuple[Any, int]:
+    """Differences of clicks by position of so many sessions, and the largest difference that there can be."""
+    first, second = _full(orders)
+    if draw is team_draft:  # every way the coins may fall, drawn from with equal chances
+        every = [team_draft(first, second, POSITIONS, Given(coins)) for coins in COINS]
+        lists = [every[n] for n in rng.integers(len(every), size=count)]
+    else:
+        lists = [draw(first, second, POSITIONS, rng) for _ in range(count)]
+    differences = np.array([(2 * shown.share - 1) * model.sample(shown.items, rng) for shown in lists])
+    return differences, lists[0].most
 
 
 def _full(orders: list[Any]) -> Any:
@@ -101,12 +112,19 @@ def _counts(model: ClickModel, order: Any) -> Any:
 
 def _interleaved(model: ClickModel, orders: list[Any], draw: Any) -> float:
     """Sessions of interleaving that POWER of the experiments need."""
-    rng, ended = np.random.default_rng(5), []
-    first, second = _full(orders)
-    for _ in range(RUNS):
-        test = Preference()
-        while test.sessions < MOST and not (test.mean > 0 and test.p_value() <= ALPHA):
-            shown = draw(first, second, POSITIONS, rng)
-            test.observe(shown.credit(np.flatnonzero(model.sample(shown.items, rng))))
-        ended.append(float(test.sessions) if test.sessions < MOST else np.inf)
+    rng = np.random.default_rng(5)
+    ended = [_one_interleaving(model, orders, draw, rng) for _ in range(RUNS)]
     return float(np.quantile(ended, POWER, method="higher"))
+
+
+def _one_interleaving(model: ClickModel, orders: list[Any], draw: Any, rng: np.random.Generator) -> float:
+    """Sessions until ``Preference``, looked at after each of them, prefers the first order."""
+    capital = np.zeros(len(BETS))
+    for done in range(0, MOST, CHUNK):
+        differences, most = _sessions(model, orders, draw, CHUNK, rng)
+        after = capital + np.cumsum(np.log1p(np.outer(differences.sum(axis=1) / most, BETS)), axis=0)
+        ends = np.flatnonzero(evidence(after) >= np.log(2 / ALPHA))
+        if len(ends):
+            return done + 1.0 + ends[0]
+        capital = after[-1]
+    return np.inf

@@ -353,12 +353,19 @@ def test_servers_on_one_database_agree_on_the_mode_at_once(database):
         other.close()
 
 
-def events_of(positions: int, count: int, arm: str, clicks: bytes) -> list:
+def events_of(positions: int, count: int, arm: str, clicks: bytes, credit: list | None = None) -> list:
     from recurrank.serving.events import Event
 
-    slate = attach(np.arange(positions, dtype="<i4").tobytes(), Trial("x", arm))
+    slate = attach(np.arange(positions, dtype="<i4").tobytes(), Trial("x", arm, credit=credit))
     served = [Event(seq, 1, int(Kind.SERVED), 0, b"", slate, 0.0) for seq in range(1, count + 1)]
     return served + [Event(count + seq, 1, int(Kind.LEARNED), seq, clicks, slate, 0.0) for seq in range(1, count + 1)]
+
+
+@pytest.mark.parametrize(("clicks", "credit"), [(0b0001, 0.5), (0b0101, 1.0), (0b1111, 0.0), (0b1010, -1.0), (0b0000, 0.0)])
+def test_the_credit_of_a_slate_is_its_difference_of_clicks_over_the_largest_one(clicks, credit):
+    experiment = Experiment(4, RolloutSettings(mode="interleave"))
+    experiment.apply(events_of(4, 1, "interleaved", bytes([clicks]), [1, 0, 1, 0]))
+    assert (experiment.preference.sessions, experiment.preference.mean) == (1, credit)
 
 
 def test_moments_of_a_comparison_take_bounded_memory_and_come_back():

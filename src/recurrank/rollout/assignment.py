@@ -39,8 +39,14 @@ def unit_of(subject: str, experiment: str) -> int:
     return _hashed(subject, experiment) % UNITS
 
 
-@functools.lru_cache(1024)  # a request asks for both
 def _hashed(subject: str, experiment: str) -> int:
+    if not isinstance(subject, str) or not subject:
+        raise ValueError(f"subject is {subject!r}; it should be a text that is not empty, such as the id of a visitor")
+    return _digest(subject, experiment)
+
+
+@functools.lru_cache(1024)  # a request asks for both
+def _digest(subject: str, experiment: str) -> int:
     # the length keeps ("ab", "c") and ("a", "bc") apart
     text = f"{len(experiment)}:{experiment}{subject}".encode()
     return int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "big")

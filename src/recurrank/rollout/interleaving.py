@@ -15,18 +15,22 @@ without replacement. Every list can occur, and credit is given by expectation ov
 | ``l`` | ``Interleaved.items`` | the list that is shown |
 | ``a`` (assignment) | ``Interleaved.share`` | the probability, given the list, that the *first* order contributed each item |
 | ``tau = 3`` | ``tau`` | decay of the softmax over ranks |
-| ``o(l, a, c)`` in {-1, 0, 1} | ``credit`` | the first order's clicks minus the second's, expected over ``a``, within [-1, 1] |
+| ``o(l, a, c)`` in {-1, 0, 1} | ``credit`` | the first order's clicks minus the second's, expected over ``a``, over ``most`` |
 
-Two things differ from the papers, for power (docs/deviations.md). An item that both captains of team draft would pick at the
-same turn is credited to nobody: which of them had the turn is a coin that says nothing about the orders. And ``credit`` is the
-expected difference, cut off at 1, in place of the expected sign, which counts a click on an item that nearly surely came from
-one order as much as one that may have come from either. Under users without a preference both keep the mean 0: coins are fair,
-and a round gives each captain one credited pick, or neither of them the first.
+Two things differ from the papers (docs/deviations.md). An item that both captains of team draft would pick at the same turn is
+credited to nobody: which of them had the turn is a coin that says nothing about the orders. And ``credit`` is the expected
+difference of clicks in place of the expected sign, which counts a click on an item that nearly surely came from one order as
+much as one that may have come from either. If users click at a position as often whatever is shown there, its mean is 0:
+at each position, coins credit the first order as often as the second. It is divided by ``most``, the largest difference that
+any coins and clicks can give, so that it is within [-1, 1]. A sign, or a difference cut off at 1, would not do: whether a later
+item is nobody's may depend on an earlier coin, so that the difference has the mean 0 and is not symmetric.
 
 The test (I. Waudby-Smith, A. Ramdas: Estimating means of bounded random variables by betting, JRSS B 2023): if users have no
 preference, credits have mean 0 given the past, and ``prod (1 + lambda x_t)``, the capital of a gambler who bets the share
 lambda on the first order, is a martingale; so is a weighted average over a grid of lambda. It ever exceeds ``2 / alpha``, on
-either side, with probability at most ``alpha``.
+either side, with probability at most ``alpha``. It needs nothing else: clicks of a session may depend on each other, and half
+of the users may prefer the one order and half the other. (Bets on each round of a draft would need more: users who differ click
+the same order's items in round after round.)
 """
 
 from __future__ import annotations
@@ -40,8 +44,8 @@ from numpy.typing import ArrayLike
 
 from recurrank._arrays import Floats, Ints
 
-BETS: Floats = 0.75 * 2.0 ** -np.arange(10.0)
-"""The grid of lambda: shares of the capital that are bet; good from the tenth session to the millionth."""
+BETS: Floats = 0.9 * 2.0 ** -np.arange(10.0)
+"""The grid of lambda: shares of the capital that are bet; the largest are for long lists, whose credits are small."""
 STAKES: Floats = 1 / np.arange(1.0, 1 + len(BETS))
 """How the capital is divided among them at first; large bets are for clear preferences, which are to be found soon."""
 STAKES /= STAKES.sum()
@@ -50,16 +54,19 @@ STAKES /= STAKES.sum()
 class Interleaved(NamedTuple):
     """A list from two orders, and for each position the probability that the first order contributed its item.
 
-    Where that says nothing about the orders, it is 0.5.
+    Where that says nothing about the orders, it is 0.5. ``most`` is the largest difference of clicks that such a list can
+    have, whatever the coins: in each round of team draft one click counts for either order, so that it is the number of rounds;
+    of a probabilistic list it is the number of positions.
     """
 
     items: Ints
     share: Floats
+    most: int
 
     def credit(self, clicked: ArrayLike) -> float:
         """The first order's clicks against the second's, between -1 and 1; ``clicked`` has the clicked positions, from 0.
 
-        >>> Interleaved(np.array([7, 3, 5]), np.array([1.0, 0.0, 1.0])).credit([0, 1, 2])
+        >>> Interleaved(np.array([7, 3, 5]), np.array([1.0, 0.0, 1.0]), most=2).credit([0, 2])
         1.0
         """
         given = np.asarray(clicked)
@@ -68,8 +75,8 @@ class Interleaved(NamedTuple):
         positions = np.unique(given.astype(np.int64))
         if len(positions) and not 0 <= positions[0] <= positions[-1] < len(self.items):
             raise ValueError(f"clicked: {positions.tolist()} are not all positions from 0 to {len(self.items) - 1}")
-        # E[C_1 - C_2 | l, c], within [-1, 1]
-        return float(np.clip((2 * self.share[positions] - 1).sum(), -1.0, 1.0))
+        # E[C_1 - C_2 | l, c] / most
+        return float((2 * self.share[positions] - 1).sum()) / self.most
 
 
 def team_draft(first: ArrayLike, second: ArrayLike, positions: int, rng: np.random.Generator) -> Interleaved:
@@ -93,7 +100,16 @@ def team_draft(first: ArrayLike, second: ArrayLike, positions: int, rng: np.rand
         nobody = heads[0] == heads[1] and (nobody or position % 2 == 0)
         picked[position], team[position] = orders[turn][at[turn]], 0.5 if nobody else 1 - turn
         used.add(int(picked[position]))
-    return Interleaved(picked, team)
+    return Interleaved(picked, team, rounds_of(positions))
+
+
+def rounds_of(positions: int) -> int:
+    """Rounds of a team draft: each fills two positions, the last one perhaps one.
+
+    The largest difference of clicks, too. A round's two items are credited to different orders, or the first of them to
+    nobody: its difference is -1, 0 or 1.
+    """
+    return (positions + 1) // 2
 
 
 def probabilistic(
@@ -108,18 +124,19 @@ def probabilistic(
         raise ValueError("first, second: the orders must have the same items")
     if not (math.isfinite(tau) and tau > 0):
         raise ValueError(f"tau is {tau}; it should be above 0")
-    # weights[a, i] = 1 / rank^tau of the item one[i] in order a; a drawn item's weight becomes 0
+    # rank[a, i] of the item one[i] in order a; infinite once it was drawn
     rank = np.empty((2, len(one)))
     rank[0], rank[1] = np.arange(1, len(one) + 1), 1 + np.argsort(other)[np.searchsorted(np.sort(other), one)]
-    weights = rank**-tau
     picked, share = np.empty(positions, np.int64), np.empty(positions)
     for position in range(positions):
+        # 1 / rank^tau, times that of the best item left: some weight is 1, however large tau is
+        weights = (rank / rank.min(axis=1, keepdims=True)) ** -tau
         chances = weights / weights.sum(axis=1, keepdims=True)
         item = rng.choice(len(one), p=chances[rng.integers(2)])
         # P(a_r = first | l) = P(l_r | first) / (P(l_r | first) + P(l_r | second))
         picked[position], share[position] = one[item], chances[0, item] / chances[:, item].sum()
-        weights[:, item] = 0.0
-    return Interleaved(picked, share)
+        rank[:, item] = np.inf
+    return Interleaved(picked, share, positions)
 
 
 @dataclass

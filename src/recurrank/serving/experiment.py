@@ -3,7 +3,7 @@
 | mode | what is shown | what is compared |
 |---|---|---|
 | ``full`` | the ranker's slate | nothing |
-| ``shadow`` | the baseline; the answer also says what the ranker would have shown | nothing |
+| ``shadow`` | the baseline; the answer also says what the ranker would show | nothing; the baseline's clicks are counted |
 | ``share`` | the ranker to a share of the subjects, the baseline to the others | clicks per slate of both arms |
 | ``interleave`` | a list drafted from both orders | which order's items are clicked |
 
@@ -23,6 +23,7 @@ import numpy as np
 from msgspec import UNSET, Meta, UnsetType
 
 from recurrank.rollout import Arm, ArmComparison, Brake, Interleaved, Preference, affordable, arm_of, ramp, unit_of
+from recurrank.rollout.interleaving import rounds_of
 from recurrank.serving import trial
 from recurrank.serving.events import Event, Kind, shown_in
 from recurrank.serving.in_order import InOrder
@@ -209,7 +210,7 @@ class Experiment:
             return [what.arm, int.from_bytes(event.clicks[: (self._positions + 7) // 8], "little").bit_count()]
         shown = shown_in(event.payload, self._positions)
         clicked = [k for k in range(shown) if event.clicks and event.clicks[k >> 3] >> (k & 7) & 1]
-        return [what.arm, Interleaved(np.arange(shown), np.array(what.credit, float)).credit(clicked)]
+        return [what.arm, Interleaved(np.arange(shown), np.array(what.credit, float), rounds_of(shown)).credit(clicked)]
 
     def _count(self, arm: Any, value: float) -> None:
         if arm == "interleaved":
