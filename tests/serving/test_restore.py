@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sqlite3
 import subprocess
 import threading
@@ -233,6 +234,106 @@ def test_an_archive_that_has_a_gap_is_one_line_and_makes_nothing(archived, tmp_p
         restore(tmp_path / "old.db", f"sqlite:///{tmp_path}/new.db", str(moments[3][0]))
     assert "\n" not in str(raised.value)
     assert not list(tmp_path.glob("new*"))
+
+
+@pytest.fixture
+def apart(tmp_path, monkeypatch):
+    """A service that was restored from a backup, while the archive had gone further by then: ``archive`` has events of a time
+    that is undone, ``monday`` is a copy as old as the backup.
+    """
+    monkeypatch.chdir(tmp_path)
+    running = Running("sqlite:///log.db", Policy(events=1000, archive="archive"), window=1e6)
+    running.rounds(700)
+    running.states()
+    assert running.service.retention.step() > 0
+    backup(running.address, tmp_path / "monday.db")
+    shutil.copytree("archive", "monday")
+    running.rounds(700)
+    running.states()
+    assert running.service.retention.step() > 0
+    running.service.close()
+    restore(tmp_path / "monday.db", "sqlite:///new.db")
+    running.address, running.served = "sqlite:///new.db", 10_000
+    running.start()
+    running.rounds(700)
+    running.states()
+    return running
+
+
+def test_after_a_restore_the_server_says_what_to_do_and_goes_on(apart, tmp_path, call):
+    """The disaster of the handbook."""
+    service, floor = apart.service, apart.service.store.floor()
+    assert service.retention.step() == 0
+    why = service.retention.failed
+    assert "which this log does not have; give a new, empty one: what this log needs of the old one is copied into it" in why
+    service.close()
+    code, out, _ = call("doctor", "--store", apart.address)
+    assert (code, why in out) == (2, True)
+    (tmp_path / "fresh").mkdir()
+    assert "ok    archive: " in call("doctor", "--store", apart.address, "--archive", "fresh")[1]
+    apart.policy = Policy(events=1000, archive="fresh")
+    apart.start()
+    states = apart.states()
+    copied = Archive.begin
+
+    def killed(*arguments) -> None:
+        copied(*arguments)
+        (tmp_path / "fresh/manifest.json").write_bytes(empty)
+        raise OSError("killed")
+
+    empty = Archive(str(tmp_path / "empty"))._begun() and (tmp_path / "empty/manifest.json").read_bytes()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Archive, "begin", killed)
+        assert apart.service.retention.step() == 0
+    apart.service.close()
+    apart.start()
+    assert apart.service.retention.step() > 0, apart.service.retention.failed
+    store = apart.service.store
+    assert store.floor().seq > floor.seq
+    assert store.floor().archive == f"{tmp_path}/fresh"
+    assert verify(store).faults == []
+    assert [replay(store, one).faults for one in store.rankers()] == [[], []]
+    assert apart.states() == states
+    apart.service.close()
+    out = call("doctor", "--store", apart.address)[1]
+    assert f"before: {tmp_path}/archive" in out  # it has what was served then, and is erased, too
+
+
+def test_an_archive_that_went_on_without_the_log_is_not_put_back(apart, tmp_path):
+    """Nor where it has an event as old as the one with which the log begins."""
+    apart.service.close()
+    apart.policy = Policy(events=1000, archive="monday")
+    apart.start()
+    apart.states()
+    assert apart.service.retention.step() > 0, apart.service.retention.failed
+    floor = apart.service.store.floor()
+    backup(apart.address, tmp_path / "later.db")
+    apart.service.close()
+    at = str(floor.seq - 10)
+    with pytest.raises(ValueError, match="is not one of this log") as raised:
+        restore(tmp_path / "later.db", "sqlite:///x.db", at, "archive")
+    assert "\n" not in str(raised.value)
+    gone = Archive("archive")
+    manifest = gone.manifest()  # as if it had a step that ends there, and the log's digest
+    manifest.steps[-1] = msgspec.structs.replace(manifest.steps[-1], last=floor.seq, digest=floor.digest.hex())
+    gone._write_manifest(manifest, tmp_path)
+    with pytest.raises(ValueError, match="archive: "):
+        restore(tmp_path / "later.db", "sqlite:///x.db", at, "archive")
+    assert not list(tmp_path.glob("x.db*"))
+    assert restore(tmp_path / "later.db", "sqlite:///x.db", at).events == floor.seq - 10
+
+
+def test_a_new_archive_where_the_old_one_is_well_is_refused(archived, tmp_path):
+    """Such as one whose address was mistyped."""
+    running, _ = archived
+    running.policy = Policy(events=200, archive=f"{tmp_path}/mistyped")
+    running.start()
+    running.rounds(100)
+    running.states()
+    assert running.service.retention.step() == 0
+    assert f"mistyped is empty, and this log's archive is {tmp_path}/archive" in running.service.retention.failed
+    running.service.close()
+    assert not (tmp_path / "mistyped").exists()
 
 
 def test_a_backup_while_the_server_writes_all_the_time(tmp_path):

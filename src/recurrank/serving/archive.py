@@ -10,11 +10,13 @@ The archive is a folder, or any address that fsspec knows (``s3://bucket/folder`
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import hashlib
 import heapq
 import json
 import re
+import shutil
 from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -156,9 +158,22 @@ class Archive:
         manifest = self.manifest()
         if manifest.last < seq:
             raise ValueError(f"archive: {self.address} ends with event {manifest.last}, the log begins after {seq}")
-        if any(step.last == seq and step.digest != digest.hex() for step in manifest.steps):
-            raise ValueError(f"archive: {self.address} is not one of this log")
+        if seq and self._digest(manifest, seq) != digest.hex():
+            raise ValueError(f"archive: {self.address} is not one of this log, or has gone on without it since event {seq}")
         return manifest
+
+    def _digest(self, manifest: Manifest, seq: int) -> str | None:
+        """The digest after an event with which a step ends, each step following from the one before; None where none does."""
+        last, digest = 0, chain.START.hex()
+        for step in manifest.steps:
+            if step.first != last + 1:
+                raise ValueError(f"archive: {self.address}: events {last + 1} to {step.first - 1} are missing")
+            if step.before != digest or step.last > seq:
+                return None
+            last, digest = step.last, step.digest
+            if last == seq:
+                return digest
+        return None
 
     def _write_manifest(self, manifest: Manifest, folder: Path) -> None:
         body = msgspec.json.format(msgspec.json.encode(manifest), indent=1)
@@ -185,6 +200,17 @@ class Archive:
             step = Step(writer.first, writer.last, before.hex(), writer.digest.hex(), files)
             self._write_manifest(Manifest(FORMAT, [*manifest.steps, step]), folder)
         return step
+
+    def begin(self, old: Archive, seq: int, digest: bytes) -> None:
+        """Copy the steps of another archive up to an event; they count once all of them are here."""
+        steps = [step for step in old.check(seq, digest).steps if step.last <= seq]
+        self._begun()
+        with self._files.workshop() as folder:
+            for file in (file for step in steps for file in step.files):
+                with old._opened(file) as source, open(folder / "copied", "wb") as target:
+                    shutil.copyfileobj(source, target)
+                self._files.put(folder / "copied", file.path)
+            self._write_manifest(Manifest(FORMAT, steps), folder)
 
     def replace(self, change: Callable[[Raw], Raw]) -> int:
         """Rewrite the files with events that ``change`` changes, and forget the others; how many events were changed.
@@ -249,16 +275,23 @@ class Archive:
         import pyarrow.parquet as pq
 
         try:
+            with self._opened(file) as opened:
+                for batch in pq.ParquetFile(opened).iter_batches(BATCH, columns=list(COLUMNS)):
+                    yield from zip(*(column.to_pylist() for column in batch.columns), strict=True)
+        except pa.ArrowInvalid as error:
+            raise ValueError(f"archive: {file.path} cannot be read ({error})") from error
+
+    @contextlib.contextmanager
+    def _opened(self, file: File) -> Iterator[Any]:
+        """A file to be read; ValueError where it is missing or altered."""
+        try:
             with self._files.open(file.path) as opened:
                 if hashlib.file_digest(opened, "sha256").hexdigest() != file.sha256:
                     raise ValueError(f"archive: {file.path} was altered: its digest is not that of the manifest")
                 opened.seek(0)
-                for batch in pq.ParquetFile(opened).iter_batches(BATCH, columns=list(COLUMNS)):
-                    yield from zip(*(column.to_pylist() for column in batch.columns), strict=True)
+                yield opened
         except FileNotFoundError as error:
             raise ValueError(f"archive: {file.path} is missing") from error
-        except pa.ArrowInvalid as error:
-            raise ValueError(f"archive: {file.path} cannot be read ({error})") from error
 
 
 class _Writer:
