@@ -246,6 +246,30 @@ def test_a_step_that_was_archived_and_not_removed_is_taken_up(address, tmp_path)
     running.service.close()
 
 
+def test_a_fault_that_is_mended_is_tried_again_without_new_events(tmp_path, monkeypatch):
+    running = Running(f"sqlite:///{tmp_path}/log.db", Policy(events=1000, archive=f"{tmp_path}/archive"))
+    running.rounds(800)
+    running.states()
+    retention, orders = running.service.retention, []
+    work = retention._work
+    retention._work = lambda order: orders.append(order) or work(order)
+    (tmp_path / "archive").write_text("in the way")
+    delays = []
+    for _ in range(9):
+        assert retention.step() == 0
+        assert "Not a directory" in retention.failed
+        delays.append(retention._again - time.monotonic())
+        assert retention.step() == 0  # too early
+        retention._again = 0.0  # later
+    assert len(orders) == 9
+    assert [round(delay, -1) for delay in delays] == [60, 120, 240, 480, 960, 1920, 3600, 3600, 3600]
+    (tmp_path / "archive").unlink()
+    assert retention.step() > 0
+    assert retention.failed is None
+    assert retention._delay == 60
+    running.service.close()
+
+
 def test_snapshots_are_taken_when_they_are_wanted(address):
     """Usually there is one every 100,000 events or every minute: what is old would have to wait for it."""
     seldom = Settings(refresh=0, expire=0, snapshot_events=10**9, snapshot_seconds=1e9)
