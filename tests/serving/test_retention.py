@@ -41,7 +41,7 @@ def counted(address: str) -> tuple[int, int]:
 
 @pytest.mark.parametrize("kind", ["folder", "fsspec", "dropped"])
 def test_old_events_go_and_nothing_that_was_learned_changes(address, kind, tmp_path, whole):
-    where = {"folder": f"{tmp_path}/archive", "fsspec": f"file://{tmp_path}/archive", "dropped": None}[kind]
+    where = {"folder": f"{tmp_path}/archive", "fsspec": f"dir::file://{tmp_path}/archive", "dropped": None}[kind]
     running = grown(address, Policy(events=1000, archive=where))
     states, events = whole
     assert running.states() == states

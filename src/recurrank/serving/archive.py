@@ -27,7 +27,8 @@ import msgspec
 from recurrank.serving import chain
 from recurrank.serving.archive_files import address_of, open_files
 
-MANIFEST = "manifest.json"
+MANIFEST, PREVIOUS = "manifest.json", "manifest.previous.json"
+"""The second, as it was before, is there where a file cannot be replaced at one go: one of both is always whole."""
 FORMAT = 1
 ROWS = 100_000
 """Events that wait in memory before they are written."""
@@ -97,16 +98,21 @@ class Archive:
 
     def _manifest(self) -> Manifest | None:
         """The same; None where there is no manifest: what is there does not belong to an archive."""
-        whole = self._read(MANIFEST)
-        if whole is None:
-            return None
         try:
-            found = _unsealed(whole)
-        except (ValueError, KeyError, TypeError, msgspec.MsgspecError) as error:
-            raise ValueError(f"archive: {self.address}: its manifest cannot be read ({error})") from error
-        if found.format > FORMAT:
+            found = self._load(MANIFEST) or self._load(PREVIOUS)
+        except ValueError:
+            if (found := self._load(PREVIOUS)) is None:
+                raise
+        if found is not None and found.format > FORMAT:
             raise ValueError(f"archive: {self.address} is of a newer version ({found.format}, known here: {FORMAT})")
         return found
+
+    def _load(self, name: str) -> Manifest | None:
+        whole = self._read(name)
+        try:
+            return None if whole is None else _unsealed(whole)
+        except (ValueError, KeyError, TypeError, msgspec.MsgspecError) as error:
+            raise ValueError(f"archive: {self.address}: its manifest cannot be read ({error})") from error
 
     def _read(self, name: str) -> bytes | None:
         try:
@@ -176,9 +182,16 @@ class Archive:
         return None
 
     def _write_manifest(self, manifest: Manifest, folder: Path) -> None:
+        if not self._files.atomic:
+            with contextlib.suppress(ValueError):  # it is torn: the other one is not touched then
+                if (before := self._load(MANIFEST)) is not None:
+                    self._put_manifest(before, folder, PREVIOUS)
+        self._put_manifest(manifest, folder, MANIFEST)
+
+    def _put_manifest(self, manifest: Manifest, folder: Path, name: str) -> None:
         body = msgspec.json.format(msgspec.json.encode(manifest), indent=1)
         (folder / MANIFEST).write_bytes(json.dumps({"sha256": hashlib.sha256(body).hexdigest()}).encode() + b"\n" + body)
-        self._files.put(folder / MANIFEST, MANIFEST)
+        self._files.put(folder / MANIFEST, name)
 
     # ------------------------------------------------------------------------------------------------ writing
 
