@@ -20,7 +20,7 @@ from urllib.parse import unquote
 from recurrank import __version__
 from recurrank.serving.archive import Archive
 from recurrank.serving.auth import check_guarded, open_keys
-from recurrank.serving.files import SCHEME, check_place, path_of
+from recurrank.serving.files import SCHEME, check_place, keys_of, path_of
 from recurrank.serving.known_archives import check_dropping, known, next_step, predecessor
 from recurrank.serving.store import Store, StoreError, open_store
 
@@ -122,7 +122,7 @@ def _cache() -> Check:
 
 
 def _keys(address: str, host: str) -> Check:
-    file = Path(f"{path_of(address)}.keys") if address.startswith(SCHEME) else None
+    file = keys_of(path_of(address)) if address.startswith(SCHEME) else None
     with closing(open_keys(address)) as kept:
         if not check_guarded(kept, host):
             return Check("keys", "look", "there are none: the server listens on this machine only; see `recurrank keys create`")
