@@ -86,7 +86,9 @@ def test_an_archive_of_another_log(tmp_path):
     verdict, why = doctor("--store", store, "--archive", f"{tmp_path}/other")[1]["archive"]
     assert verdict == "wrong"
     assert "is not one of this log" in why
-    assert "ends with event 0" in doctor("--store", store, "--archive", f"{tmp_path}/none")[1]["archive"][1]
+    assert (
+        "none is empty, and this log's archive is" in doctor("--store", store, "--archive", f"{tmp_path}/none")[1]["archive"][1]
+    )
 
 
 @pytest.mark.parametrize(

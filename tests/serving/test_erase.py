@@ -17,6 +17,8 @@ from tests import prepared
 from tests.dashboard.running import Server
 from tests.serving.growing import Running
 
+from recurrank import cli
+from recurrank.logs.formats import ubi
 from recurrank.logs.formats.ubi import write as write_ubi
 from recurrank.serving import chain
 from recurrank.serving.asked import Asked
@@ -273,6 +275,31 @@ def test_a_backup_is_a_store_too(tmp_path):
     store.close()
     assert WHO.encode() not in (tmp_path / "copy.db").read_bytes()
     assert OTHER.encode() in (tmp_path / "copy.db").read_bytes()
+
+
+def test_what_a_killed_export_has_left_goes(tmp_path, call, monkeypatch):
+    """Exports of other formats are made of a table beside them."""
+    running = Running(f"sqlite:///{tmp_path}/log.db", None)
+    asked(running.service, 10)
+    running.states()
+    running.service.close()
+
+    def killed(*_: object) -> None:
+        raise RuntimeError
+
+    path = tmp_path / "x.jsonl"
+    with monkeypatch.context() as patch:
+        patch.setattr(ubi, "write", killed)
+        patch.setattr(Path, "unlink", lambda *_, **__: None)
+        with pytest.raises(RuntimeError):
+            cli.group.main(["log", "export", str(path), "--format", "ubi", "--store", running.address], standalone_mode=False)
+    left = tmp_path / "x.jsonl.events.parquet"
+    assert WHO in pq.read_table(left).column("subject").to_pylist()
+    (tmp_path / "x.jsonl.partial").write_text(WHO)
+    (tmp_path / "x.jsonl.events.parquet.partial").write_text(WHO)
+    assert call("erase", WHO, "--store", running.address, "--export", str(path))[0] == 0
+    assert not list(tmp_path.glob("x.jsonl*"))
+    assert "not an export" in call("erase", WHO, "--store", running.address, "--export", str(path))[2]
 
 
 def test_what_will_not_do(tmp_path):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sqlite3
 import subprocess
 import threading
@@ -17,6 +18,8 @@ from tests.serving.growing import NAMES, Running, grown, spec
 
 from recurrank.catalogue import Catalogue
 from recurrank.serving import backup as backup_of
+from recurrank.serving import files as files_of
+from recurrank.serving import restore as restore_of
 from recurrank.serving.archive import Archive
 from recurrank.serving.audit import replay
 from recurrank.serving.backup import backup
@@ -233,6 +236,186 @@ def test_an_archive_that_has_a_gap_is_one_line_and_makes_nothing(archived, tmp_p
         restore(tmp_path / "old.db", f"sqlite:///{tmp_path}/new.db", str(moments[3][0]))
     assert "\n" not in str(raised.value)
     assert not list(tmp_path.glob("new*"))
+
+
+@pytest.fixture
+def apart(tmp_path, monkeypatch):
+    """A service that was restored from a backup, while the archive had gone further by then: ``archive`` has events of a time
+    that is undone, ``monday`` is a copy as old as the backup.
+    """
+    monkeypatch.chdir(tmp_path)
+    running = Running("sqlite:///log.db", Policy(events=1000, archive="archive"), window=1e6)
+    running.rounds(700)
+    running.states()
+    assert running.service.retention.step() > 0
+    backup(running.address, tmp_path / "monday.db")
+    shutil.copytree("archive", "monday")
+    running.rounds(700)
+    running.states()
+    assert running.service.retention.step() > 0
+    running.service.close()
+    restore(tmp_path / "monday.db", "sqlite:///new.db")
+    running.address, running.served = "sqlite:///new.db", 10_000
+    running.start()
+    running.rounds(700)
+    running.states()
+    return running
+
+
+def test_after_a_restore_the_server_says_what_to_do_and_goes_on(apart, tmp_path, call):
+    """The disaster of the handbook."""
+    service, floor = apart.service, apart.service.store.floor()
+    assert service.retention.step() == 0
+    why = service.retention.failed
+    assert "which this log does not have; give a new, empty one: what this log needs of the old one is copied into it" in why
+    service.close()
+    code, out, _ = call("doctor", "--store", apart.address)
+    assert (code, why in out) == (2, True)
+    (tmp_path / "fresh").mkdir()
+    assert "ok    archive: " in call("doctor", "--store", apart.address, "--archive", "fresh")[1]
+    apart.policy = Policy(events=1000, archive="fresh")
+    apart.start()
+    states = apart.states()
+    copied = Archive.begin
+
+    def killed(*arguments) -> None:
+        copied(*arguments)
+        (tmp_path / "fresh/manifest.json").write_bytes(empty)
+        raise OSError("killed")
+
+    empty = Archive(str(tmp_path / "empty"))._begun() and (tmp_path / "empty/manifest.json").read_bytes()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Archive, "begin", killed)
+        assert apart.service.retention.step() == 0
+    apart.service.close()
+    apart.start()
+    assert apart.service.retention.step() > 0, apart.service.retention.failed
+    store = apart.service.store
+    assert store.floor().seq > floor.seq
+    assert store.floor().archive == f"{tmp_path}/fresh"
+    assert verify(store).faults == []
+    assert [replay(store, one).faults for one in store.rankers()] == [[], []]
+    assert apart.states() == states
+    apart.service.close()
+    out = call("doctor", "--store", apart.address)[1]
+    assert f"before: {tmp_path}/archive" in out  # it has what was served then, and is erased, too
+
+
+def test_an_archive_that_went_on_without_the_log_is_not_put_back(apart, tmp_path):
+    """Nor where it has an event as old as the one with which the log begins."""
+    apart.service.close()
+    apart.policy = Policy(events=1000, archive="monday")
+    apart.start()
+    apart.states()
+    assert apart.service.retention.step() > 0, apart.service.retention.failed
+    floor = apart.service.store.floor()
+    backup(apart.address, tmp_path / "later.db")
+    apart.service.close()
+    at = str(floor.seq - 10)
+    with pytest.raises(ValueError, match="is not one of this log") as raised:
+        restore(tmp_path / "later.db", "sqlite:///x.db", at, "archive")
+    assert "\n" not in str(raised.value)
+    gone = Archive("archive")
+    manifest = gone.manifest()  # as if it had a step that ends there, and the log's digest
+    manifest.steps[-1] = msgspec.structs.replace(manifest.steps[-1], last=floor.seq, digest=floor.digest.hex())
+    gone._write_manifest(manifest, tmp_path)
+    with pytest.raises(ValueError, match="archive: "):
+        restore(tmp_path / "later.db", "sqlite:///x.db", at, "archive")
+    assert not list(tmp_path.glob("x.db*"))
+    assert restore(tmp_path / "later.db", "sqlite:///x.db", at).events == floor.seq - 10
+
+
+def test_a_new_archive_where_the_old_one_is_well_is_refused(archived, tmp_path):
+    """Such as one whose address was mistyped."""
+    running, _ = archived
+    running.policy = Policy(events=200, archive=f"{tmp_path}/mistyped")
+    running.start()
+    running.rounds(100)
+    running.states()
+    assert running.service.retention.step() == 0
+    assert f"mistyped is empty, and this log's archive is {tmp_path}/archive" in running.service.retention.failed
+    running.service.close()
+    assert not (tmp_path / "mistyped").exists()
+
+
+@pytest.fixture
+def copied(tmp_path, monkeypatch):
+    """A store with keys, and its backup ``copy.db``."""
+    monkeypatch.chdir(tmp_path)
+    running = Running("sqlite:///log.db", None)
+    running.rounds(200)
+    running.service.close()
+    (tmp_path / "log.db.keys").write_text("[]")
+    return backup(running.address, tmp_path / "copy.db")
+
+
+def test_a_killed_restore_leaves_nothing_to_the_next_one(copied, tmp_path):
+    """Such as a journal, whose pages SQLite would roll back into the file that comes in the place of its own."""
+    shutil.copy("copy.db", "other.db")
+    with closing(sqlite3.connect("other.db", isolation_level=None)) as database:
+        database.execute("PRAGMA cache_size=1")
+        database.execute("BEGIN")
+        database.execute("UPDATE events SET at = 1")
+        for end in ("", "-journal"):
+            shutil.copy(f"other.db{end}", f"new.db.partial{end}")  # as a process leaves them that is killed now
+    assert (tmp_path / "new.db.partial-journal").stat().st_size > 4096
+    for left in ("-wal", "-shm", ".keys"):
+        (tmp_path / f"new.db.partial{left}").write_bytes(b"x" * 5000)
+    with sqlite3.connect("copy.db") as database:
+        database.execute("VACUUM")  # other pages than those of the journal
+    restore(tmp_path / "copy.db", "sqlite:///new.db")
+    assert tables("new.db", "events", "slates") == tables("copy.db", "events", "slates")
+    assert {path.name for path in tmp_path.glob("new*")} == {"new.db", "new.db.keys"}
+
+
+def killed(*names: str):
+    """Something instead of ``move_durably`` that does not come to these files."""
+
+    class Killed(BaseException):
+        pass
+
+    def move(file, to):
+        if to.name in names:
+            raise Killed
+        files_of.move_durably(file, to)
+
+    return Killed, move
+
+
+@pytest.mark.parametrize("command", ["backup", "restore"])
+def test_a_copy_that_was_killed_before_its_last_step_can_be_made_again(copied, tmp_path, monkeypatch, command):
+    def copy() -> None:
+        backup("sqlite:///log.db", tmp_path / "x.db") if command == "backup" else restore(
+            tmp_path / "copy.db", "sqlite:///x.db"
+        )
+
+    module = backup_of if command == "backup" else restore_of
+    error, move = killed("x.db")
+    with monkeypatch.context() as patch:
+        patch.setattr(module, "move_durably", move)
+        remove = module.remove_partial
+        patch.setattr(module, "remove_partial", lambda path: None if (tmp_path / "x.db.keys").exists() else remove(path))
+        with pytest.raises(error):
+            copy()
+    assert {path.name for path in tmp_path.glob("x.db*")} == {"x.db.partial", "x.db.keys"}
+    (tmp_path / "x.db.keys").write_text("others")
+    with pytest.raises(ValueError, match=r"x\.db\.keys: it is there already"):
+        copy()
+    (tmp_path / "x.db.keys").write_text("[]")
+    copy()
+    assert {path.name for path in tmp_path.glob("x.db*")} == {"x.db", "x.db.keys"}
+
+
+def test_copies_are_on_disk_before_they_have_their_names(copied, tmp_path, monkeypatch):
+    done, sync, replace = [], os.fsync, os.replace
+    monkeypatch.setattr(os, "fsync", lambda file: done.append(os.readlink(f"/proc/self/fd/{file}")) or sync(file))
+    monkeypatch.setattr(os, "replace", lambda old, new: done.append((str(old), str(new))) or replace(old, new))
+    restore(tmp_path / "copy.db", "sqlite:///x.db")
+    backup("sqlite:///log.db", tmp_path / "y.db")
+    for name in ("x.db.keys", "x.db", "y.db.keys", "y.db"):
+        [place] = [n for n, what in enumerate(done) if isinstance(what, tuple) and what[1].endswith(name)]
+        assert done[place - 1].endswith(os.path.basename(done[place][0]))
+        assert done[place + 1] == str(tmp_path)
 
 
 def test_a_backup_while_the_server_writes_all_the_time(tmp_path):

@@ -41,7 +41,7 @@ def counted(address: str) -> tuple[int, int]:
 
 @pytest.mark.parametrize("kind", ["folder", "fsspec", "dropped"])
 def test_old_events_go_and_nothing_that_was_learned_changes(address, kind, tmp_path, whole):
-    where = {"folder": f"{tmp_path}/archive", "fsspec": f"file://{tmp_path}/archive", "dropped": None}[kind]
+    where = {"folder": f"{tmp_path}/archive", "fsspec": f"dir::file://{tmp_path}/archive", "dropped": None}[kind]
     running = grown(address, Policy(events=1000, archive=where))
     states, events = whole
     assert running.states() == states
@@ -243,6 +243,30 @@ def test_a_step_that_was_archived_and_not_removed_is_taken_up(address, tmp_path)
     assert manifest.steps[0] == steps[0]
     assert manifest.last == running.service.store.floor().seq
     assert verify(running.service.store).faults == []
+    running.service.close()
+
+
+def test_a_fault_that_is_mended_is_tried_again_without_new_events(tmp_path, monkeypatch):
+    running = Running(f"sqlite:///{tmp_path}/log.db", Policy(events=1000, archive=f"{tmp_path}/archive"))
+    running.rounds(800)
+    running.states()
+    retention, orders = running.service.retention, []
+    work = retention._work
+    retention._work = lambda order: orders.append(order) or work(order)
+    (tmp_path / "archive").write_text("in the way")
+    delays = []
+    for _ in range(9):
+        assert retention.step() == 0
+        assert "Not a directory" in retention.failed
+        delays.append(retention._again - time.monotonic())
+        assert retention.step() == 0  # too early
+        retention._again = 0.0  # later
+    assert len(orders) == 9
+    assert [round(delay, -1) for delay in delays] == [60, 120, 240, 480, 960, 1920, 3600, 3600, 3600]
+    (tmp_path / "archive").unlink()
+    assert retention.step() > 0
+    assert retention.failed is None
+    assert retention._delay == 60
     running.service.close()
 
 

@@ -96,9 +96,10 @@ def refold(ranker: str | None, store: str, as_json: bool) -> None:
 def export(path: Path, store: str, archive: str | None, kind: str) -> None:
     """Write the log into PATH: Parquet with one row per event, or OpenSearch UBI JSON lines, queries and click events."""
     from recurrank.serving.audit import export as export_log
+    from recurrank.serving.files import events_of
 
     output_path(path, (".parquet",) if kind == "parquet" else (".jsonl", ".ndjson"))
-    events = path if kind == "parquet" else path.with_name(path.name + ".events.parquet")
+    events = path if kind == "parquet" else events_of(path)
     try:
         with opened_store(store) as opened:
             count = export_log(opened, events, archive)

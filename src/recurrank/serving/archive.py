@@ -10,11 +10,13 @@ The archive is a folder, or any address that fsspec knows (``s3://bucket/folder`
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import hashlib
 import heapq
 import json
 import re
+import shutil
 from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -25,7 +27,8 @@ import msgspec
 from recurrank.serving import chain
 from recurrank.serving.archive_files import address_of, open_files
 
-MANIFEST = "manifest.json"
+MANIFEST, PREVIOUS = "manifest.json", "manifest.previous.json"
+"""The second, as it was before, is there where a file cannot be replaced at one go: one of both is always whole."""
 FORMAT = 1
 ROWS = 100_000
 """Events that wait in memory before they are written."""
@@ -95,16 +98,21 @@ class Archive:
 
     def _manifest(self) -> Manifest | None:
         """The same; None where there is no manifest: what is there does not belong to an archive."""
-        whole = self._read(MANIFEST)
-        if whole is None:
-            return None
         try:
-            found = _unsealed(whole)
-        except (ValueError, KeyError, TypeError, msgspec.MsgspecError) as error:
-            raise ValueError(f"archive: {self.address}: its manifest cannot be read ({error})") from error
-        if found.format > FORMAT:
+            found = self._load(MANIFEST) or self._load(PREVIOUS)
+        except ValueError:
+            if (found := self._load(PREVIOUS)) is None:
+                raise
+        if found is not None and found.format > FORMAT:
             raise ValueError(f"archive: {self.address} is of a newer version ({found.format}, known here: {FORMAT})")
         return found
+
+    def _load(self, name: str) -> Manifest | None:
+        whole = self._read(name)
+        try:
+            return None if whole is None else _unsealed(whole)
+        except (ValueError, KeyError, TypeError, msgspec.MsgspecError) as error:
+            raise ValueError(f"archive: {self.address}: its manifest cannot be read ({error})") from error
 
     def _read(self, name: str) -> bytes | None:
         try:
@@ -156,14 +164,34 @@ class Archive:
         manifest = self.manifest()
         if manifest.last < seq:
             raise ValueError(f"archive: {self.address} ends with event {manifest.last}, the log begins after {seq}")
-        if any(step.last == seq and step.digest != digest.hex() for step in manifest.steps):
-            raise ValueError(f"archive: {self.address} is not one of this log")
+        if seq and self._digest(manifest, seq) != digest.hex():
+            raise ValueError(f"archive: {self.address} is not one of this log, or has gone on without it since event {seq}")
         return manifest
 
+    def _digest(self, manifest: Manifest, seq: int) -> str | None:
+        """The digest after an event with which a step ends, each step following from the one before; None where none does."""
+        last, digest = 0, chain.START.hex()
+        for step in manifest.steps:
+            if step.first != last + 1:
+                raise ValueError(f"archive: {self.address}: events {last + 1} to {step.first - 1} are missing")
+            if step.before != digest or step.last > seq:
+                return None
+            last, digest = step.last, step.digest
+            if last == seq:
+                return digest
+        return None
+
     def _write_manifest(self, manifest: Manifest, folder: Path) -> None:
+        if not self._files.atomic:
+            with contextlib.suppress(ValueError):  # it is torn: the other one is not touched then
+                if (before := self._load(MANIFEST)) is not None:
+                    self._put_manifest(before, folder, PREVIOUS)
+        self._put_manifest(manifest, folder, MANIFEST)
+
+    def _put_manifest(self, manifest: Manifest, folder: Path, name: str) -> None:
         body = msgspec.json.format(msgspec.json.encode(manifest), indent=1)
         (folder / MANIFEST).write_bytes(json.dumps({"sha256": hashlib.sha256(body).hexdigest()}).encode() + b"\n" + body)
-        self._files.put(folder / MANIFEST, MANIFEST)
+        self._files.put(folder / MANIFEST, name)
 
     # ------------------------------------------------------------------------------------------------ writing
 
@@ -185,6 +213,17 @@ class Archive:
             step = Step(writer.first, writer.last, before.hex(), writer.digest.hex(), files)
             self._write_manifest(Manifest(FORMAT, [*manifest.steps, step]), folder)
         return step
+
+    def begin(self, old: Archive, seq: int, digest: bytes) -> None:
+        """Copy the steps of another archive up to an event; they count once all of them are here."""
+        steps = [step for step in old.check(seq, digest).steps if step.last <= seq]
+        self._begun()
+        with self._files.workshop() as folder:
+            for file in (file for step in steps for file in step.files):
+                with old._opened(file) as source, open(folder / "copied", "wb") as target:
+                    shutil.copyfileobj(source, target)
+                self._files.put(folder / "copied", file.path)
+            self._write_manifest(Manifest(FORMAT, steps), folder)
 
     def replace(self, change: Callable[[Raw], Raw]) -> int:
         """Rewrite the files with events that ``change`` changes, and forget the others; how many events were changed.
@@ -249,16 +288,23 @@ class Archive:
         import pyarrow.parquet as pq
 
         try:
+            with self._opened(file) as opened:
+                for batch in pq.ParquetFile(opened).iter_batches(BATCH, columns=list(COLUMNS)):
+                    yield from zip(*(column.to_pylist() for column in batch.columns), strict=True)
+        except pa.ArrowInvalid as error:
+            raise ValueError(f"archive: {file.path} cannot be read ({error})") from error
+
+    @contextlib.contextmanager
+    def _opened(self, file: File) -> Iterator[Any]:
+        """A file to be read; ValueError where it is missing or altered."""
+        try:
             with self._files.open(file.path) as opened:
                 if hashlib.file_digest(opened, "sha256").hexdigest() != file.sha256:
                     raise ValueError(f"archive: {file.path} was altered: its digest is not that of the manifest")
                 opened.seek(0)
-                for batch in pq.ParquetFile(opened).iter_batches(BATCH, columns=list(COLUMNS)):
-                    yield from zip(*(column.to_pylist() for column in batch.columns), strict=True)
+                yield opened
         except FileNotFoundError as error:
             raise ValueError(f"archive: {file.path} is missing") from error
-        except pa.ArrowInvalid as error:
-            raise ValueError(f"archive: {file.path} cannot be read ({error})") from error
 
 
 class _Writer:

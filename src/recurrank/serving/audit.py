@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from recurrank.serving.events import CHANGES, Event, Kind, names_of, shown_in, unpack_chances, unpack_clicks, unpack_seen
+from recurrank.serving.files import partial_of
 from recurrank.serving.fold import Fold, digest_of, intact, new_fold, unpack_catalogue
 from recurrank.serving.history import History, agrees, load_fold
 from recurrank.serving.spec import LoggedSpec
@@ -114,7 +115,7 @@ def export(store: Store, path: Path, archive: str | None = None) -> int:
             ("conditional", pa.list_(pa.float64())),
         ]
     )
-    partial, count = path.with_name(path.name + ".partial"), 0
+    partial, count = partial_of(path), 0
     try:
         with pq.ParquetWriter(partial, schema) as writer:
             rows: list[dict[str, Any]] = []

@@ -19,7 +19,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
-from recurrank.serving.files import SCHEME, check_place, give_to_owner, path_of
+from recurrank.serving.files import SCHEME, check_place, give_to_owner, keys_of, path_of
 
 try:
     import fcntl
@@ -117,7 +117,7 @@ def open_keys(address: str) -> Keys:
     if address.startswith(SCHEME) and len(address) > len(SCHEME):
         path = path_of(address)
         check_place(path)
-        return KeyFile(path.with_name(path.name + ".keys"))
+        return KeyFile(keys_of(path))
     if address.startswith(("postgresql://", "postgres://")):
         from recurrank.serving.store.postgres import PostgresKeys
 

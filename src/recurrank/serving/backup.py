@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from recurrank.serving import chain
 from recurrank.serving.events import Event
-from recurrank.serving.files import SCHEME, path_of
+from recurrank.serving.files import SCHEME, check_free, keys_of, move_durably, partial_of, path_of, remove_partial
 from recurrank.serving.store import StoreError
 from recurrank.serving.store.sqlite import version_of
 
@@ -37,23 +37,20 @@ def backup(address: str, to: Path) -> Backup:
         raise ValueError(f"store: there is no file {path}; give the server's --store")
     if not to.absolute().parent.is_dir():
         raise ValueError(f"{to}: its folder does not exist; make it first")
-    keys, keys_to = path.with_name(path.name + ".keys"), to.with_name(to.name + ".keys")
-    for taken in (to, keys_to):
-        if taken.exists():
-            raise ValueError(f"{taken}: it is there already; give another name, or delete it first")
-    partial = to.with_name(to.name + ".partial")
+    check_free(to, path, "give another name, or delete it first")
+    partial = partial_of(to)
+    remove_partial(to)
     try:
         events = _copy(path, partial)
-        if keys.is_file():
-            shutil.copy(keys, partial.with_name(partial.name + ".keys"))
-            partial.with_name(partial.name + ".keys").replace(keys_to)
-        partial.replace(to)
+        if keys_of(path).is_file():
+            shutil.copy(keys_of(path), keys_of(partial))
+            move_durably(keys_of(partial), keys_of(to))
+        move_durably(partial, to)
     except sqlite3.Error as error:
         raise ValueError(f"store: {path} cannot be copied: {error}") from error
     finally:
-        for left in ("", "-wal", "-shm", "-journal", ".keys"):
-            partial.with_name(partial.name + left).unlink(missing_ok=True)
-    return Backup(to, events, keys_to.is_file())
+        remove_partial(to)
+    return Backup(to, events, keys_of(to).is_file())
 
 
 def _copy(path: Path, partial: Path) -> int:
@@ -61,7 +58,6 @@ def _copy(path: Path, partial: Path) -> int:
 
     All in one read transaction, which holds nobody up: a copy in parts starts again whenever the server writes in between.
     """
-    partial.unlink(missing_ok=True)
     with (
         contextlib.closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True, timeout=10)) as source,
         contextlib.closing(sqlite3.connect(partial, isolation_level=None)) as target,

@@ -20,8 +20,8 @@ from urllib.parse import unquote
 from recurrank import __version__
 from recurrank.serving.archive import Archive
 from recurrank.serving.auth import check_guarded, open_keys
-from recurrank.serving.files import SCHEME, check_place, path_of
-from recurrank.serving.known_archives import check_dropping, known
+from recurrank.serving.files import SCHEME, check_place, keys_of, path_of
+from recurrank.serving.known_archives import check_dropping, known, next_step, predecessor
 from recurrank.serving.store import Store, StoreError, open_store
 
 Verdict = Literal["ok", "look", "wrong"]
@@ -122,7 +122,7 @@ def _cache() -> Check:
 
 
 def _keys(address: str, host: str) -> Check:
-    file = Path(f"{path_of(address)}.keys") if address.startswith(SCHEME) else None
+    file = keys_of(path_of(address)) if address.startswith(SCHEME) else None
     with closing(open_keys(address)) as kept:
         if not check_guarded(kept, host):
             return Check("keys", "look", "there are none: the server listens on this machine only; see `recurrank keys create`")
@@ -172,9 +172,10 @@ def _archive(store: Store, where: str | None, dropping: bool) -> Check:
     if address is not None:
         archive = Archive(address)
         address = archive.address
-        last = archive.check(floor.seq, floor.digest).last
         archive.check_usable()
-        said = f"{address}, up to event {last:,}"
+        if predecessor(store, archive, floor) is None:
+            next_step(store, archive, floor)
+        said = f"{address}, up to event {archive.manifest().last:,}"
     former = [one for one in known(store) if one != address]
     lost = [one for one in former if not Archive(one).there]
     if former:

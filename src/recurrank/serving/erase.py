@@ -7,7 +7,6 @@ such an event the store notes what has taken its place (``chain.replaced``), bef
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -18,6 +17,7 @@ from recurrank.serving import chain
 from recurrank.serving.archive import Archive
 from recurrank.serving.archive_files import address_of
 from recurrank.serving.events import Event, Kind
+from recurrank.serving.files import move_durably, partial_of, unfinished
 from recurrank.serving.known_archives import forget, known
 from recurrank.serving.store.base import Store
 from recurrank.serving.trial import erased, forgotten, has_trial, trial_of
@@ -52,7 +52,8 @@ def erase(
     if not subject:
         raise ValueError("subject: it is empty; give the one that was sent with rank requests")
     for path in exports:
-        _check_export(path)
+        if path.exists() or not any(one.is_file() for one in unfinished(path)):
+            _check_export(path)
     with store.maintaining(PATIENCE) as alone:
         if not alone:
             raise ValueError("store: retention or another erasure has been at work for minutes; try again later")
@@ -145,12 +146,20 @@ def _check_export(path: Path) -> None:
 
 
 def _erase_export(path: Path, subject: str) -> int:
-    """Rewrite an export without the subject, whole or not at all; in how many rows or lines it was."""
-    partial = path.with_name(path.name + ".partial")
+    """Rewrite an export without the subject, whole or not at all; in how many rows or lines it was.
+
+    What is left of one that was killed goes.
+    """
+    for left in unfinished(path):
+        if left.is_file():
+            left.unlink()
+    if not path.exists():
+        return 0
+    partial = partial_of(path)
     try:
         count = (_erase_table if path.suffix == ".parquet" else _erase_lines)(path, subject, partial)
         if count:
-            os.replace(partial, path)
+            move_durably(partial, path)
     finally:
         partial.unlink(missing_ok=True)
     return count

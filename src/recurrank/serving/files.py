@@ -23,9 +23,48 @@ def check_place(path: Path) -> None:
         raise ValueError(f"store: {path} is a folder; give a file, as sqlite:///recurrank.db")
 
 
-def beside(path: Path) -> list[Path]:
-    """The file of a database, and what SQLite may have made beside it."""
-    return [path.with_name(path.name + end) for end in ("", "-wal", "-shm", "-journal")]
+def named(path: Path, end: str) -> Path:
+    """The file beside another whose name goes on so."""
+    return path.with_name(path.name + end)
+
+
+def partial_of(path: Path) -> Path:
+    """Where a file is while it is being made. It is there where that was killed."""
+    return named(path, ".partial")
+
+
+def keys_of(path: Path) -> Path:
+    """The keys of a store in a file."""
+    return named(path, ".keys")
+
+
+def events_of(path: Path) -> Path:
+    """Where the events are while an export of another format is made of them."""
+    return named(path, ".events.parquet")
+
+
+def unfinished(export: Path) -> list[Path]:
+    """What may be left where an export was killed."""
+    return [partial_of(export), events_of(export), partial_of(events_of(export))]
+
+
+def remove_partial(path: Path) -> None:
+    """Remove what is left of a copy of a store, of SQLite's files first: a new copy must not have the journal of an old one."""
+    for end in ("-journal", "-wal", "-shm", ".keys", ""):
+        named(partial_of(path), end).unlink(missing_ok=True)
+
+
+def check_free(path: Path, source: Path, mend: str) -> None:
+    """ValueError where the copy of a store, or its keys, would take the place of others.
+
+    Keys of the same source are those of a copy that was killed before the store had its name, where its partial file is there.
+    """
+    left, keys = keys_of(path), keys_of(source)
+    if partial_of(path).exists() and left.is_file() and keys.is_file() and left.read_bytes() == keys.read_bytes():
+        left.unlink()
+    for taken in (path, keys_of(path), named(path, "-wal")):
+        if taken.exists():
+            raise ValueError(f"{taken}: it is there already; {mend}")
 
 
 def move_durably(file: Path, to: Path) -> None:

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import msgspec
 
+from recurrank.serving import chain
+from recurrank.serving.archive import Archive, Step
 from recurrank.serving.archive_files import address_of
 from recurrank.serving.store.base import Floor, Store
 
@@ -36,6 +38,39 @@ def _note(store: Store, archives: dict[str, None] | list[str]) -> None:
     packed = msgspec.msgpack.encode(list(archives))
     if store.noted_as(NOTE) != packed:
         store.note(NOTE, packed)
+
+
+class Diverged(ValueError):
+    """An archive has events that are not those of the log: it has gone on without it, as before a restore."""
+
+
+def next_step(store: Store, archive: Archive, floor: Floor) -> Step | None:
+    """What an archive has after the floor, since a process was killed before it raised that; ValueError for another log's."""
+    for step in archive.check(floor.seq, floor.digest).steps:
+        if step.last > floor.seq:
+            there = store.raw(step.last - 1, 1)
+            link = there[0][-1] if there and there[0][0] == step.last else None
+            if step.first != floor.seq + 1 or (link or chain.START)[: chain.SIZE].hex() != step.digest:
+                raise Diverged(
+                    f"archive: {archive.address} has events {step.first} to {step.last}, which this log does not have; give "
+                    "a new, empty one: what this log needs of the old one is copied into it"
+                )
+            return step
+    return None
+
+
+def predecessor(store: Store, archive: Archive, floor: Floor) -> Archive | None:
+    """What a new archive has to begin with: the one that the log has so far, where that has gone on without the log."""
+    if floor.seq == 0 or floor.archive is None or archive.manifest().steps:
+        return None
+    old = Archive(floor.archive)
+    if old.address == archive.address:
+        return None
+    try:
+        next_step(store, old, floor)
+    except Diverged:
+        return old
+    raise ValueError(f"archive: {archive.address} is empty, and this log's archive is {old.address}; give that one, or move it")
 
 
 def check_dropping(floor: Floor, archive: str | None, drop: bool) -> None:

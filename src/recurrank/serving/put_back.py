@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import itertools
 import sqlite3
 from collections.abc import Iterator
 from typing import Any
 
 from recurrank.serving import chain
 from recurrank.serving.archive import Archive
-from recurrank.serving.events import Kind
+from recurrank.serving.events import Event, Kind
 from recurrank.serving.store.base import Floor, Status
 from recurrank.serving.store.sql import FLOOR, FLOOR_ITEMS
 
@@ -18,7 +17,9 @@ _INSERT = "INSERT OR REPLACE INTO slates VALUES (?, ?, ?, ?, ?)"
 
 def last_before(moment: float, floor: Floor, where: str) -> int:
     """The last archived event at a time or before it; 0 where there is none."""
-    return max((row[0] for row in _archived(where, floor, floor.seq) if row[6] <= moment), default=0)
+    archive = Archive(where)
+    archive.check(floor.seq, floor.digest)
+    return max((row[0] for row in archive.events(floor.seq) if row[6] <= moment), default=0)
 
 
 def put_events_back(database: sqlite3.Connection, where: str, floor: Floor, until: int) -> int:
@@ -28,7 +29,9 @@ def put_events_back(database: sqlite3.Connection, where: str, floor: Floor, unti
     """
     last = min(until, floor.seq)
     before = database.total_changes
-    database.executemany("INSERT OR IGNORE INTO events VALUES (?, ?, ?, ?, ?, ?, ?, ?)", _archived(where, floor, last))
+    noted = database.execute("SELECT value FROM meta WHERE name = ?", (chain.REPLACED,)).fetchone()
+    rows = (row for row in _followed(where, floor, chain.unpack_notes(noted and noted[0])) if row[0] <= last)
+    database.executemany("INSERT OR IGNORE INTO events VALUES (?, ?, ?, ?, ?, ?, ?, ?)", rows)
     count = database.total_changes - before
     there = database.execute("SELECT count(*) FROM events WHERE seq <= ?", (last,)).fetchone()[0]
     if there != last:
@@ -37,11 +40,20 @@ def put_events_back(database: sqlite3.Connection, where: str, floor: Floor, unti
     return count
 
 
-def _archived(where: str, floor: Floor, until: int) -> Iterator[tuple[Any, ...]]:
-    """The archive's events up to one. ValueError where it is not the archive of this log, or has a gap."""
-    archive = Archive(where)
+def _followed(where: str, floor: Floor, notes: dict[int, bytes]) -> Iterator[tuple[Any, ...]]:
+    """The archive's events, as far as the log does not have them. ValueError where the log does not follow from them."""
+    archive, last, before = Archive(where), 0, chain.START
     archive.check(floor.seq, floor.digest)
-    return itertools.takewhile(lambda row: row[0] <= until, archive.events(until))
+    for *fields, link in archive.events(floor.seq):
+        event = Event(*fields)
+        if event.seq > floor.seq:
+            break
+        if event.seq != last + 1 or (link is not None and not chain.follows(before, event, link, notes)):
+            raise ValueError(f"archive: {where}: event {event.seq} does not follow from event {last}")
+        last, before = event.seq, before if link is None else link[: chain.SIZE]
+        yield (*fields, link)
+    if (last, before) != (floor.seq, floor.digest):
+        raise ValueError(f"archive: {where} is not one of this log: what follows event {floor.seq} does not follow from it")
 
 
 def write_rows(database: sqlite3.Connection) -> None:

@@ -20,7 +20,16 @@ from recurrank.serving import chain
 from recurrank.serving.backup import check_copy
 from recurrank.serving.checkpoint import NAME as CHECKPOINT
 from recurrank.serving.events import CHANGES, Kind
-from recurrank.serving.files import SCHEME, give_to_owner, path_of
+from recurrank.serving.files import (
+    SCHEME,
+    check_free,
+    give_to_owner,
+    keys_of,
+    move_durably,
+    partial_of,
+    path_of,
+    remove_partial,
+)
 from recurrank.serving.put_back import last_before, put_events_back, write_rows
 from recurrank.serving.store.base import Floor, Status, StoreError
 from recurrank.serving.store.sql import FLOOR
@@ -45,8 +54,9 @@ def restore(source: Path, address: str, at: str | None = None, archive: str | No
     ``archive`` is where the log's archive is, if not where the store says. ValueError, and nothing is made, for what cannot be
     restored.
     """
-    path, keys, keys_to = _places(source, address)
-    partial, put_back = path.with_name(path.name + ".partial"), 0
+    path = _place(source, address)
+    partial, put_back = partial_of(path), 0
+    remove_partial(path)
     try:
         shutil.copy(source, partial)
         with contextlib.closing(sqlite3.connect(partial, isolation_level=None)) as database:
@@ -61,34 +71,31 @@ def restore(source: Path, address: str, at: str | None = None, archive: str | No
                 put_back = _cut(database, until, floor, archive)
                 database.execute("COMMIT")
         give_to_owner(partial, path.absolute().parent)
-        if keys.is_file():
-            shutil.copy(keys, keys_to)
-            give_to_owner(keys_to, path.absolute().parent)
-        partial.replace(path)
+        if keys_of(source).is_file():
+            shutil.copy(keys_of(source), keys_of(partial))
+            give_to_owner(keys_of(partial), path.absolute().parent)
+            move_durably(keys_of(partial), keys_of(path))
+        move_durably(partial, path)
     except (sqlite3.Error, StoreError) as error:
         raise ValueError(f"{source}: it cannot be restored: {error}") from error
     finally:
-        for left in ("", "-wal", "-shm", "-journal"):
-            partial.with_name(partial.name + left).unlink(missing_ok=True)
-    return Restored(path, until, last - until, keys_to.is_file(), put_back)
+        remove_partial(path)
+    return Restored(path, until, last - until, keys_of(path).is_file(), put_back)
 
 
-def _places(source: Path, address: str) -> tuple[Path, Path, Path]:
-    """The file to be made, the backup's keys and where they go; ValueError where nothing can be made."""
+def _place(source: Path, address: str) -> Path:
+    """The file to be made; ValueError where nothing can be made."""
     if address.startswith(("postgresql://", "postgres://")):
         raise ValueError("store: PostgreSQL has its own ways to restore a database; use pg_restore, see the handbook")
     if not address.startswith(SCHEME):
         raise ValueError(f"store: {address!r} is not a file; give sqlite:///recurrank.db")
     path = path_of(address)
-    keys, keys_to = source.with_name(source.name + ".keys"), path.with_name(path.name + ".keys")
     if not source.is_file():
         raise ValueError(f"{source}: there is no such file; give what `recurrank backup` wrote")
     if not path.absolute().parent.is_dir():
         raise ValueError(f"{path}: its folder does not exist; make it first")
-    for taken in (path, keys_to, path.with_name(path.name + "-wal")):
-        if taken.exists():
-            raise ValueError(f"{taken}: it is there already; stop its server and move it away first")
-    return path, keys, keys_to
+    check_free(path, source, "stop its server and move it away first")
+    return path
 
 
 def _floor(database: sqlite3.Connection) -> Floor:

@@ -56,6 +56,9 @@ AGAIN = 0.1
 PATIENCE = 300.0
 """Seconds that old events may wait for a ranker's snapshot until that counts as a failure."""
 
+RETRY, LONGEST_RETRY = 60.0, 3600.0
+"""Seconds until what failed is tried again, if there are no new snapshots: at first, and at most; they double every time."""
+
 DAY = 86_400.0
 
 LEAST = 1_000
@@ -131,6 +134,7 @@ class Retention:
         self.disk: tuple[int, int] | None = None
         self._cleared = -1  # the floor up to which everything is removed
         self._vain: tuple[int, dict[int, int]] | None = None  # the floor and the snapshots that the worker last had
+        self._again, self._delay = 0.0, RETRY  # when it gets the same again, by the monotonic clock, and how long after that
         self._worker = Worker()
         self._work = work or self._work_apart
         self._urgent = False
@@ -233,10 +237,11 @@ class Retention:
             if pin == Pin.VERIFIED:
                 verified[ranker] = seq
         self._store.snapshots_wanted = target  # so that there are some that cover what is old
-        if (floor.seq, newest) == self._vain:
+        if (floor.seq, newest) == self._vain and time.monotonic() < self._again:
             self._complain()
             return None  # the same again would come of it
-        self._vain = (floor.seq, newest)
+        self._vain, self._again = (floor.seq, newest), time.monotonic() + self._delay
+        self._delay = min(2 * self._delay, LONGEST_RETRY)
         if archive is not None:
             remember(self._store, archive)
         self._store.pin({ranker: seq for ranker, seq in newest.items() if seq > verified.get(ranker, 0)}, Pin.CANDIDATE)
@@ -253,6 +258,7 @@ class Retention:
         self._complain()
         raised = prepared.floor or floor
         self._store.raise_floor(raised, prepared.verified, self._items(floor.seq, raised.seq))
+        self._again, self._delay = float("inf"), RETRY
         return None if prepared.floor is None else raised
 
     def _complain(self) -> None:

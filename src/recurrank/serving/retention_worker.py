@@ -31,6 +31,7 @@ from recurrank.serving.checkpoint import split
 from recurrank.serving.events import CHANGES, Kind
 from recurrank.serving.fold import Fold, intact, unpack_catalogue
 from recurrank.serving.history import CHUNK, agrees, first_fold, load_fold
+from recurrank.serving.known_archives import next_step, predecessor
 from recurrank.serving.spec import LoggedSpec
 from recurrank.serving.store import Store, StoreError, open_store
 from recurrank.serving.store.base import Floor, Line, Pin, StoredRanker
@@ -172,17 +173,11 @@ def _agreed(store: Store, archive: Archive, floor: Floor, target: int) -> int:
 
     Where a step was added and the floor not raised, because a process was killed in between, it is that step's last event.
     """
-    for step in archive.check(floor.seq, floor.digest).steps:
-        if step.last > floor.seq:
-            there = store.raw(step.last - 1, 1)
-            link = there[0][-1] if there and there[0][0] == step.last else None
-            if step.first != floor.seq + 1 or (link or chain.START)[: chain.SIZE].hex() != step.digest:
-                raise ValueError(
-                    f"archive: {archive.address} has events {step.first} to {step.last}, which this log does not have; "
-                    "give another archive"
-                )
-            return step.last
-    return target
+    old = predecessor(store, archive, floor)
+    if old is not None:
+        archive.begin(old, floor.seq, floor.digest)
+    step = next_step(store, archive, floor)
+    return target if step is None else step.last
 
 
 class _Step:
