@@ -99,6 +99,21 @@ def test_credits_keep_their_precision_however_fast_chances_fall():
         np.testing.assert_allclose(slate.memory[:, :3], twin.credit, rtol=1e-9, atol=0)
 
 
+@pytest.mark.parametrize("scale", [0.3, 1.0, 3.0, 10.0])
+def test_pairrank_looks_no_further_than_it_has_to(scale):
+    """The blocks of 40 documents from the bound on every pair, however few of them are computed."""
+    rng = np.random.default_rng(0)
+    ranker = rr.rankers.documents.PairRank(dim=3, positions=6, seed=0, width=0.2, ridge=1.0)
+    twin = naive.PairRank(3, 6, ranker.copy().rng, width=0.2, ridge=1.0)
+    pairs = rng.normal(size=(30, 3)) * [1.0, 3.0, 0.2]
+    twin.theta, twin.inverse = scale * np.array([1.0, -0.5, 0.7]), np.linalg.inv(np.eye(3) + pairs.T @ pairs)
+    ranker.state.theta[1:] = twin.theta
+    ranker.state.root[:] = np.linalg.inv(np.linalg.cholesky(np.linalg.inv(twin.inverse)))
+    for _ in range(8):
+        features = rng.random((40, 3))
+        assert ranker.rank(features).items.tolist() == twin.rank(features)
+
+
 def test_directions_are_uniform_on_the_sphere():
     """Means of 4,000 coordinates have deviation 1 / sqrt(3 * 4000) = 0.0091, those of products less: four of them."""
     drawn = np.array([naive.direction(7919 * s, 1 + s % 3, 3) for s in range(4000)])

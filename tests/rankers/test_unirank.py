@@ -42,6 +42,8 @@ def test_the_leader_is_right_however_late_answers_come():
         assert state.cuts[: state.counts[SETS]].tolist() == np.cumsum([len(one) for one in sets]).tolist()
         assert state.order.tolist() == [item for one in [*sets, outside] for item in one]
         eras += len(sets) > 1
+        for item in np.flatnonzero(state.row >= 0):
+            assert state.wins[state.row[item]].max() <= state.clicks[item]
     assert eras > 100
 
 

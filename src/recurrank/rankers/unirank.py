@@ -59,6 +59,7 @@ class State(NamedTuple):
     cuts: Ints  # (K,) where each set of the leader ends
     row: Ints  # (L,) an item's row in wins; -1 before its first click
     wins: NDArray[np.int32]  # (R, L) w
+    clicks: Ints  # (L,) of each item; none of its w is larger
     against: Floats  # (L,) by place in the order, outside the leader: the least evidence against joining its last set
     bar: Floats  # (1,) the least of these before NEXT
     hit: Bools  # (L,) scratch
@@ -112,7 +113,7 @@ def _joins(state: State, level: float) -> int:
     while counts[NEXT] < len(state.order):
         here = counts[NEXT]
         if here >= counts[KNOWN]:
-            against[here] = _least(state, state.order[here])
+            against[here] = _least(state, state.order[here], level)
             counts[KNOWN] = here + 1
         if against[here] < level:
             return int(state.order[here])
@@ -122,10 +123,15 @@ def _joins(state: State, level: float) -> int:
 
 
 @inner
-def _least(state: State, j: int) -> float:
-    """Against an item that could join the last set: the least evidence that one of the set is better."""
+def _least(state: State, j: int, level: float) -> float:
+    """Against an item that could join the last set: the least evidence that one of the set is better, if not below the level.
+
+    The last of the set have the fewest clicks.
+    """
     sets, least = state.counts[SETS], np.inf
-    for a in range(state.cuts[sets - 2] if sets > 1 else 0, state.cuts[sets - 1]):
+    a, first = state.cuts[sets - 1], state.cuts[sets - 2] if sets > 1 else 0
+    while a > first and least >= level:
+        a -= 1
         i = state.order[a]
         least = min(least, _evidence(_wins(state, j, i), _wins(state, i, j)))
     return least
@@ -179,6 +185,7 @@ def learn(state: State, slate: Buffer, clicks: Bools) -> bool:
             if state.row[i] < 0:
                 state.row[i] = state.counts[ROWS]
                 state.counts[ROWS] += 1
+            state.clicks[i] += 1
             if who // (items + 1) == state.counts[ERA]:
                 for b in range(span // (items + 1), span % (items + 1)):
                     changed |= _win(state, i, state.order[b])
@@ -199,11 +206,15 @@ def learn(state: State, slate: Buffer, clicks: Bools) -> bool:
 
 @inner
 def _win(state: State, i: int, j: int) -> bool:
-    """One more click on i and not on j; whether that changes who beats whom."""
+    """One more click on i and not on j; whether that changes who beats whom: w_ji, far away in memory, is often not needed."""
     if state.hit[j]:
         return False
-    mine, other = _wins(state, i, j), _wins(state, j, i)
-    state.wins[state.row[i], j] = mine + 1
+    row = state.row[i]
+    mine = state.wins[row, j]
+    state.wins[row, j] = mine + 1
+    if mine > state.clicks[j]:
+        return False
+    other = _wins(state, j, i)
     if mine != other and mine + 1 != other:
         return False
     state.excess[i] += 1
@@ -216,7 +227,7 @@ def _weigh(state: State, joined: int) -> None:
     """The evidence against the item that joined the last set, after clicks that left the leader as it is."""
     here = state.counts[NEXT]
     if here < state.counts[KNOWN] and state.order[here] == joined:
-        state.against[here] = _least(state, joined)
+        state.counts[KNOWN] = here
     else:  # an old answer: any of them may have changed
         state.counts[KNOWN] = -1
 
@@ -299,6 +310,7 @@ class UniRank(Ranker):
             excess=np.zeros(items, np.int64),
             cuts=cuts,
             row=np.full(items, -1),
+            clicks=np.zeros(items, np.int64),
             wins=np.zeros((min(4 * size + 6, items), items), np.int32),
             against=np.full(items, np.inf),
             bar=np.full(1, np.inf),

@@ -1,23 +1,28 @@
-"""All documents of a query in the order of their scores."""
+"""Documents of a query in the order of their scores, one after the other: of a heap, in place."""
 
 from __future__ import annotations
 
 from recurrank._arrays import Floats, Ints
-from recurrank._compiled import inner
+from recurrank._compiled import inner, rare
 
 
-@inner
-def ranked(score: Floats, count: int, order: Ints) -> None:
-    """All documents by falling score, the earlier of equals first: by a heap, in place."""
+@rare
+def unordered(score: Floats, count: int, order: Ints) -> None:
+    """A heap of all documents: of falling score, the earlier of equals first."""
     for i in range(count):
         order[i] = i
     for start in range(count // 2 - 1, -1, -1):
         _sift(score, order, start, count)
-    for end in range(count - 1, 0, -1):
-        kept = order[0]
-        order[0] = order[end]
-        order[end] = kept
-        _sift(score, order, 0, end)
+
+
+@inner
+def take_best(score: Floats, order: Ints, size: int) -> int:
+    """The best of the heap's ``size`` documents leaves it, to the place behind the others."""
+    item = int(order[0])
+    order[0] = order[size - 1]
+    order[size - 1] = item
+    _sift(score, order, 0, size - 1)
+    return item
 
 
 @inner
@@ -27,13 +32,13 @@ def _before(score: Floats, a: int, b: int) -> bool:
 
 @inner
 def _sift(score: Floats, order: Ints, start: int, end: int) -> None:
-    """Let the document at ``start`` sink; whoever is ranked last rises to the top of the heap."""
+    """Let the document at ``start`` sink below all that are before it."""
     item, hole = order[start], start
     while 2 * hole + 1 < end:
         child = 2 * hole + 1
-        if child + 1 < end and _before(score, order[child], order[child + 1]):
+        if child + 1 < end and _before(score, order[child + 1], order[child]):
             child += 1
-        if not _before(score, item, order[child]):
+        if not _before(score, order[child], item):
             break
         order[hole] = order[child]
         hole = child

@@ -14,8 +14,8 @@ each block's documents in a random one, which explores the uncertain orders alon
 | M_t                       | ``PairRank.moments``; ``State.root`` is R with R'R = M^-1               |
 | alpha_t                   | ``State.numbers[WIDTH]``                                                |
 | lambda                    | ``PairRank.ridge``                                                      |
-| certain and uncertain rank orders | :func:`last_uncertain`                                          |
-| blocks                    | :func:`choose`: cuts of the order by score that no uncertain pair crosses |
+| certain and uncertain rank orders | ``_uncertain``                                                    |
+| blocks                    | ``_block``: cuts of the order by score that no uncertain pair crosses    |
 | independent pairs         | :func:`take`: each document is in one pair at most                      |
 
 What is open in the paper or differs here:
@@ -23,13 +23,14 @@ What is open in the paper or differs here:
 - alpha is an option, a constant; the proved one is so large that nothing becomes certain within any horizon of the experiments.
 - Independent pairs: going down to the document after the last click, each document is paired with the nearest one above it that
   is clicked where it is not, or the other way round, and not in a pair yet.
+- Most pairs are certain by how far their scores are apart (``_half``); the bound itself is computed for the others.
 - theta, M and R are renewed when answers have grown by 4 % (at least 8), which saves a regression per query.
 """
 
 from __future__ import annotations
 
 import math
-from typing import Annotated, Any, NamedTuple, Self
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -38,7 +39,7 @@ from recurrank._arrays import Bools, Floats, Ints
 from recurrank._compiled import hot, inner
 from recurrank.catalogue import Catalogue
 from recurrank.catalogue.rows import one_thread
-from recurrank.rankers.documents.ordering import ranked
+from recurrank.rankers.documents.ordering import take_best, unordered
 from recurrank.rankers.documents.ranker import DocumentRanker, register
 from recurrank.rankers.engines.requests import EXPLOITED, SAMPLED, Shown, Work, best, scores
 from recurrank.rankers.options import Option
@@ -51,6 +52,8 @@ ANSWERS, NEXT, WAITING = range(3)
 GROW, LEAST, MOST = 0.04, 8, 2000
 ROOM = 4096
 """Pairs that wait for the next regression, at most."""
+ROUNDING = 1e-9
+"""Of bounds."""
 STEPS, PRECISION = 20, 1e-9
 """Of Newton's method: at most so many, until the largest change is below this."""
 
@@ -67,20 +70,52 @@ class State(NamedTuple):
     root: Floats  # (d, d) R, lower triangular
     pairs: Floats  # (ROOM, d) x_ij, clicked less unclicked
     clock: Ints  # (3,) answers; when to estimate next; pairs that wait
-    image: Floats  # (n, d) R x of the present query's documents
+    image: Floats  # (n, d) R (x - middle) of the present query's best documents
     work: Work
 
 
 @inner
-def _images(state: State, features: Floats, rows: Ints, count: int) -> None:
-    """R x for each document, so that ||x_ij||_{M^-1} is the distance of two images."""
-    dim = features.shape[1]
-    for i in range(count):
-        for p in range(dim):
-            total = 0.0
-            for q in range(p + 1):
-                total += state.root[p, q] * features[rows[i], q]
-            state.image[i, p] = total
+def _half(state: State, radius: float) -> float:
+    """Half of how far the scores of two documents have to be apart for their order to be certain, if both images are on a ball.
+
+    sigma(2 half) - 1/2 = alpha 2 radius. Half is convex in the radius: where radii differ, the sum of both halves is enough.
+    """
+    twice = 4 * state.numbers[WIDTH] * radius * (1 + ROUNDING)
+    return math.log((1 + twice) / (1 - twice)) / 2 + ROUNDING if twice < 1 else math.inf
+
+
+@inner
+def _survey(state: State, features: Floats, rows: Ints, count: int) -> float:
+    """The middle of the documents' features, which is kept, and what :func:`_half` is at most.
+
+    |(R (x - middle))_p| <= sum_q |R_pq| (max x_q - min x_q) / 2.
+    """
+    middle, spread, square = state.work.row, state.work.image, 0.0
+    for p in range(features.shape[1]):
+        middle[p] = spread[p] = features[rows[0], p]
+    for i in range(1, count):
+        for p in range(features.shape[1]):
+            middle[p], spread[p] = min(middle[p], features[rows[i], p]), max(spread[p], features[rows[i], p])
+    for p in range(features.shape[1]):
+        most = 0.0
+        middle[p], spread[p] = (spread[p] + middle[p]) / 2, (spread[p] - middle[p]) / 2
+        for q in range(p + 1):
+            most += abs(state.root[p, q]) * spread[q]
+        square += most * most
+    return _half(state, math.sqrt(square))
+
+
+@inner
+def _picture(state: State, features: Floats, row: int, i: int) -> None:
+    """R (x - middle) of a document, so that ||x_ij||_{M^-1} is the distance of two images; and its :func:`_half`."""
+    square = 0.0
+    for p in range(features.shape[1]):
+        total = 0.0
+        for q in range(p + 1):
+            total += state.root[p, q] * (features[row, q] - state.work.row[q])
+        state.image[i, p] = total
+        square += total * total
+    state.work.other[i] = _half(state, math.sqrt(square))
 
 
 @inner
@@ -100,12 +135,29 @@ def _uncertain(state: State, i: int, j: int) -> bool:
 
 
 @inner
-def last_uncertain(state: State, order: Ints, place: int, count: int, known: int) -> int:
-    """The last place whose order with ``place`` is uncertain, at least ``known``."""
-    for other in range(count - 1, known, -1):
-        if _uncertain(state, order[place], order[other]):
-            return other
-    return known
+def _block(state: State, features: Floats, rows: Ints, count: int, start: int, known: int, most: float) -> tuple[int, int]:
+    """The last place of the block from ``start`` on, which no uncertain pair crosses, and how many places are known by then.
+
+    Place r is ``order[count - 1 - r]``; documents are put into order as far as they are within reach of the block.
+    """
+    score, half, order, bottom = state.work.score, state.work.other, state.work.kept, count - 1
+    end, place = start, start
+    while place <= end:
+        other = min(known, end + 1)
+        while other < count:
+            if other == known:
+                item = take_best(score, order, count - known)
+                _picture(state, features, rows[item], item)
+                known += 1
+            i, j = order[bottom - place], order[bottom - other]
+            least = score[i] - half[i]
+            if least > score[j] + most:
+                break
+            if other > end and least <= score[j] + half[j] and _uncertain(state, i, j):
+                end = other
+            other += 1
+        place += 1
+    return end, known
 
 
 @hot
@@ -113,24 +165,21 @@ def choose(
     state: State, rng: np.random.Generator, features: Floats, rows: Ints, count: int, slots: Ints, explore: float, chosen: Ints
 ) -> tuple[int, float]:
     """Blocks in the order of the scores, shuffled within."""
-    work, size = state.work, len(slots)
+    work, size, bottom = state.work, len(slots), count - 1
     scores(features, rows, count, state.theta, 0.0, work.score)
     if explore < 1 and rng.random() >= explore:
         best(work.score, count, size, chosen, work)
         return EXPLOITED, 0.0
-    order, start = work.kept, 0
-    ranked(work.score, count, order)
-    _images(state, features, rows, count)
+    order, start, known = work.kept, 0, 0
+    most = _survey(state, features, rows, count)
+    unordered(work.score, count, order)
     while start < size:
-        end, place = start, start
-        while place <= end:  # no uncertain pair crosses the end of a block
-            end = last_uncertain(state, order, place, count, end)
-            place += 1
+        end, known = _block(state, features, rows, count, start, known, most)
         for k in range(start, min(end + 1, size)):
             other = k + int(rng.random() * (end + 1 - k))
-            item = order[other]
-            order[other] = order[k]
-            order[k] = item
+            item = order[bottom - other]
+            order[bottom - other] = order[bottom - k]
+            order[bottom - k] = item
             chosen[k] = item
             state.memory[slots[k], 0] = 0.0
         start = end + 1
@@ -215,7 +264,7 @@ class PairRank(DocumentRanker):
             root=np.eye(d) / math.sqrt(self.ridge),
             pairs=np.zeros((room, d)),
             clock=np.array([0, LEAST, 0], np.int64),
-            image=np.zeros((len(shared["work"].score), d)),
+            **self._room(len(shared["work"].score)),
         )
         _ = self.identity
 
@@ -230,16 +279,8 @@ class PairRank(DocumentRanker):
         state.root[:] = np.linalg.inv(np.linalg.cholesky(self.moments))  # M = L L', R = L^-1
         state.clock[WAITING], state.clock[NEXT] = 0, answers + min(MOST, max(LEAST, int(GROW * answers)))
 
-    def make_room(self, candidates: int) -> None:
-        """Room for queries of so many documents."""
-        super().make_room(candidates)
-        if len(self.state.image) != len(self.state.work.score):
-            self.state = self.state._replace(image=np.zeros((len(self.state.work.score), self.width)))
-
-    def copy(self, seed: Seed = None, *, into: Self | None = None) -> Self:
-        other = super().copy(seed, into=into)
-        other.state = other.state._replace(image=np.zeros_like(self.state.image))
-        return other
+    def _room(self, candidates: int) -> dict[str, Any]:
+        return {"image": np.zeros((candidates, self.width))}
 
     def pack(self) -> tuple[dict[str, Any], dict[str, np.ndarray[Any, Any]]]:
         arrays = {**dict(flatten(self.state, self.from_catalogue)), "moments": self.moments, "seen": self.seen}
@@ -254,7 +295,9 @@ def logistic(pairs: Floats, ridge: float, start: Floats) -> Floats:
     """The theta of least loss sum log(1 + exp(-x_ij'theta)) + lambda / 2 |theta|^2, by Newton's method from ``start``."""
 
     def loss(theta: Floats) -> float:
-        return float(np.logaddexp(0, -pairs @ theta).sum() + ridge / 2 * theta @ theta)
+        lead = pairs @ theta
+        losses = np.log(1 + np.exp(-np.abs(lead))) - np.minimum(lead, 0)  # several times faster than np.logaddexp(0, -lead)
+        return float(losses.sum() + ridge / 2 * theta @ theta)
 
     theta, now = start.copy(), loss(start)
     for _ in range(STEPS):
