@@ -23,7 +23,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
-from recurrank._arrays import Bools, Floats, as_count
+from recurrank._arrays import Bools, Floats, Ints, as_count
 from recurrank._compiled import contributes, hot
 from recurrank.catalogue import Catalogue, as_catalogue
 from recurrank.plugins import plainly
@@ -154,17 +154,21 @@ class Ranker:
 
     def rank(self) -> Slate:
         """The next slate to show."""
+        items, marks, known = self._draw()
+        ids = self.catalogue.ids
+        named = None if ids is None else tuple(ids[item] for item in items)
+        return Slate(items, marks, self.served - 1, self.identity, named, *known)
+
+    def _draw(self) -> tuple[Ints, Ints, Any]:
+        """Items, marks and, where it can tell, the probabilities of the next slate, which is served."""
         self._settle()
         calls, drawn = self.calls, self._round
         with plainly():
             calls.loop(draw)(calls.drawing)
-        items, ids = drawn.slate.items.copy(), self.catalogue.ids
-        named = None if ids is None else tuple(ids[item] for item in items)
         told = self.compiled_propensity is not None
-        known: Any = (drawn.marginal.copy(), float(drawn.joint[0]), drawn.given.copy()) if told else ()
-        slate = Slate(items, drawn.slate.marks.copy(), self.served, self.identity, named, *known)
+        known = (drawn.marginal.copy(), float(drawn.joint[0]), drawn.given.copy()) if told else ()
         self.served += 1
-        return slate
+        return drawn.slate.items.copy(), drawn.slate.marks.copy(), known
 
     def learn(self, slate: Slate, clicks: ArrayLike, seen: ArrayLike | None = None) -> None:
         """Take in the clicks on a slate of this ranker: K booleans, True where there was a click.
