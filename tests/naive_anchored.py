@@ -24,7 +24,7 @@ class Anchored:
         self.strata = {}  # (k, last click or -1, third) -> [V, b]
         self.scale = {}
         self.theta = np.zeros(self.D)
-        self.shown, self.clicked = np.zeros(positions), np.zeros(positions)
+        self.shown, self.clicked, self.answered = np.zeros((3, positions))
         self.cuts = [[0.0, 0.0, 0.0] for _ in range(positions)]
         self.account, self.answers, self.next, self.again, self.estimated = 0.0, 0, 8, 64, 0
         self.kept = []
@@ -96,12 +96,14 @@ class Anchored:
 
     def learn(self, slate, clicks):
         last, above, rows = -1, 0.0, []
+        unit = 1 / self.discount ** (self.answers + 1 - self.estimated)
         for k, (a, click) in enumerate(zip(slate, clicks, strict=True)):
             mu = max(self.alpha(a, self.theta), 0.0)
             g = (k, last, self.third(k, above))
-            self.add(g, k, a, click)
-            self.shown[k] += mu
-            self.clicked[k] += click
+            self.add(g, k, a, click, unit, unit)
+            self.shown[k] += unit * mu
+            self.clicked[k] += unit * click
+            self.answered[k] += unit
             rows.append((g, k, a, click))
             above += mu
             last = k if click else last
@@ -111,11 +113,12 @@ class Anchored:
         if self.answers >= self.next:
             self.plan()
 
-    def add(self, g, k, a, click):
+    def add(self, g, k, a, click, unit, weight):
         score = float(self.x(a) @ self.theta)
         mu = max(self.alpha(a, self.theta), 0.0)
-        p = max(self.scale.get(g, 1.0) * mu, 0.5 * (self.clicked[k] + 2) / (self.answers + 10), 0.02)
-        w = 1 / (min(p, 0.9) * (1 - min(p, 0.9)))
+        rate = (self.clicked[k] + 2 * unit) / (self.answered[k] + 10 * unit)
+        p = max(self.scale.get(g, 1.0) * mu, rate / 2, 0.02)
+        w = weight / (min(p, 0.9) * (1 - min(p, 0.9)))
         f = self.x(a)
         o = 0.0
         if self.link == "logistic":
@@ -134,13 +137,14 @@ class Anchored:
                 b *= kept
             self.shown *= kept
             self.clicked *= kept
+            self.answered *= kept
         self.estimate()
         if self.link == "logistic" and self.again <= self.answers == len(self.kept):
             for _ in range(2):
                 self.strata = {}
-                for rows in self.kept:
+                for r, rows in enumerate(self.kept):
                     for row in rows:
-                        self.add(*row)
+                        self.add(*row, 1.0, self.discount ** (self.answers - 1 - r))
                 self.estimate()
             self.again = self.answers + self.answers // 2
         self.prepare()

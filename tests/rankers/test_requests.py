@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
+import warnings
 from collections import Counter
 
 import numpy as np
@@ -17,6 +19,7 @@ from recurrank.rankers.contextual import BASELINES
 from recurrank.rankers.engines import anchoring
 from recurrank.rankers.engines.anchored_requests import GIVEN, answer
 from recurrank.rankers.request import RequestSlate, rules
+from recurrank.rankers.stock import Stock
 from recurrank.seeds import stream
 
 D, K = 3, 4
@@ -106,7 +109,16 @@ BAD = [
     ({"features": np.eye(D), "candidates": ["a", "b"]}, "candidates: 2 ids for 3 rows"),
     ({"features": np.eye(D), "candidates": ["a", "b", "a"]}, r"candidates\[2\]: 'a' is repeated"),
     ({"features": np.eye(D), "candidates": "abc"}, "candidates: 'abc' is not a list"),
-    ({"features": np.eye(D), "context": [1.0]}, "context: shape is"),
+    ({"features": np.eye(D), "context": [1.0]}, "context: this ranker was made without one"),
+    ({"features": np.eye(D), "context": []}, "context: this ranker was made without one"),
+    ({"features": np.full((2, D), 1e31)}, r"features\[0, 0\]: 1e\+31 is larger than 1e\+30; give it in another unit"),
+    ({"features": 1j * np.eye(D)}, "features: rows of different lengths or not numbers"),
+    ({"features": np.eye(D), "candidates": ["a", ["b"], "c"]}, r"candidates\[1\]: \['b'\] is not an id"),
+    ({"features": np.eye(D), "candidates": {"a", "b", "c"}}, "candidates: a set has no order"),
+    ({"features": np.eye(D), "exclude": [[0]]}, r"exclude\[0\]: \[0\] is not an id"),
+    ({"features": np.eye(D), "exclude": np.array(0)}, "exclude: 0 is not a list"),
+    ({"features": np.eye(D), "pin": {0: [1]}}, r"pin\[0\]: \[1\] is not an id"),
+    ({"features": np.eye(D), "pin": np.array([1, 2])}, r"pin: array\(\[1, 2\]\) is not a mapping"),
     ({"features": np.eye(D), "exclude": [0, 1, 2]}, "exclude: no candidate is left"),
     ({"features": np.eye(D), "exclude": "0"}, "exclude: '0' is not a list"),
     ({"features": np.eye(D), "pin": {0: 7}}, "pin: 7 is not among the candidates"),
@@ -156,6 +168,91 @@ def test_bad_answers(points):
         ranker.learn(slate, [True] * 3)
     with pytest.raises(ValueError, match=r"^slate: it was served by another ranker"):
         other.learn(slate, [True] * K)
+
+
+def test_the_whole_of_a_catalogue_has_the_same_errors(shop):
+    ranker = rr.Anchored(shop, positions=K, seed=0)
+    for request_, line in (
+        ({"context": [1.0]}, "context: this ranker was made without one"),
+        ({"candidates": ["item 1", ["item 2"]]}, r"candidates\[1\]: \['item 2'\] is not an id"),
+        ({"exclude": [["item 1"]]}, r"exclude\[0\]: \['item 1'\] is not an id"),
+        ({"pin": {1: {}}}, r"pin\[0\]: {} is not an id"),
+    ):
+        with pytest.raises(ValueError, match=f"^{line}"):
+            ranker.rank(**request_)
+
+
+def test_names_come_in_any_collection(shop):
+    """As a set, keys, an array or a generator: the slates of a list."""
+    names = ["item 3", "item 9", "item 5", "item 2", "item 7"]
+    for given_ in (dict.fromkeys(names), dict.fromkeys(names).keys(), np.array(names), (n for n in names), tuple(names)):
+        one, other = (rr.Anchored(shop, positions=K, seed=0) for _ in range(2))
+        assert one.rank(candidates=given_).ids == other.rank(candidates=names).ids
+    assert set(one.rank(candidates=set(names)).ids) <= set(names)
+    for given_ in (np.array(names), iter(names), set(names)):
+        assert one.copy().rank(exclude=given_).ids == one.copy().rank(exclude=names).ids
+
+
+KINDS = {kind.name: kind for kind in (rr.Anchored, rr.rankers.CLUBCascade, *BASELINES.values())}
+MANY = [(kind, {}) for kind in KINDS.values()] + [(rr.Anchored, {"link": "logistic"})]
+
+
+@pytest.mark.parametrize(("kind", "options"), MANY)
+@pytest.mark.parametrize("size", [1e9, 1e30, 1e200])
+def test_large_features_do_not_stop_learning(kind, options, size):
+    """Equal rows, whose moments are singular to rounding; what is too large to be added up, from old logs, is passed over."""
+    ranker, rng = kind(dim=D, positions=K, seed=0, **options), np.random.default_rng(0)
+    for turn in range(40):
+        slate = ranker.rank(np.ones((6, D)) if turn % 2 else rng.random((6, D)))
+        if turn % 2:
+            slate = dataclasses.replace(slate, features=np.full_like(slate.features, size))
+        ranker.learn(slate, rng.random(K) < 0.4)
+    assert np.isfinite(ranker.state.moments).all()
+    assert np.isfinite(ranker.state.theta).all()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        ranker.knowledge()
+    assert len(ranker.rank(np.eye(D))) == D
+
+
+def test_what_is_too_large_is_refused(shop, points):
+    ranker = rr.Anchored(shop, positions=K, seed=0)
+    visits = made(context=1, interactions="outer")
+    for bad, line in (
+        (lambda: ranker.add(["new"], [[1e200, 0, 0]]), "features: 1e\\+200, of 'new', is larger than 1e\\+30"),
+        (lambda: ranker.update(["item 1"], [[-1e31, 0, 0]]), "features: 1e\\+31, of 'item 1', is larger"),
+        (lambda: rr.Anchored(np.full((5, D), 1e31), positions=K), r"features\[0, 0\]: 1e\+31 is larger"),
+        (lambda: visits.rank(points, context=[1e31]), r"context\[0\]: 1e\+31 is larger"),
+        (lambda: visits.rank(1e20 * np.ones((5, D)), context=[1e20]), r"context: products with features reach 1e\+40"),
+    ):
+        with pytest.raises(ValueError, match=f"^{line}"):
+            bad()
+    assert ranker.catalogue is rr.load(ranker.save(), ranker.catalogue).catalogue
+    assert "new" not in ranker.catalogue.index
+    poisoned = made()
+    poisoned.state.moments[0, 0, 0] = np.inf
+    with pytest.raises(ValueError, match=r"^saved ranker: it has learned from features that were too large"):
+        rr.load(poisoned.save())
+
+
+@pytest.mark.parametrize("kind", KINDS.values())
+def test_late_answers_teach_about_the_items_that_were_shown(kind):
+    """Whatever has become of these, also where a request was for the whole catalogue."""
+    late, prompt = (kind(rr.Catalogue(np.eye(5), ids=list("abcde")), positions=1, seed=0) for _ in range(2))
+    slates = [late.rank() for _ in range(60)]
+    assert [slate.ids for slate in slates] == [prompt.rank().ids for _ in range(60)]
+    late.remove(["a"])
+    late.add(["new"], [[0, 0, 0, 0, 3.0]])
+    late.update(["b"], [[0, 0, 7.0, 0, 0]])
+    for slate in slates:
+        np.testing.assert_array_equal(slate.features, np.eye(5)["abcde".index(slate.ids[0])][None])
+        for ranker in (late, prompt):
+            ranker.learn(dataclasses.replace(slate, ranker=ranker.identity), [slate.ids == ("a",)])
+    np.testing.assert_array_equal(late.state.theta, prompt.state.theta)
+    np.testing.assert_array_equal(late.state.moments, prompt.state.moments)
+    late.drop(slates[0])
+    with pytest.raises(ValueError, match=r"^slate: int is not a slate"):
+        late.learn(3, [True])
 
 
 def test_short_slates_learn(points):
@@ -252,6 +349,72 @@ def test_rules_for_a_large_catalogue_are_exact_too(monkeypatch, rules):
         assert (slate.propensity == whole.propensity).all()
         ranker.learn(slate, rng.random(len(slate)) < 0.3 + points[slate.items, 0] / 3)
     assert len(ranker.state.short) < 300
+
+
+def test_an_iterator_leaves_out_as_much_as_a_list(monkeypatch):
+    points = np.random.default_rng(0).standard_normal((300, D)) / 3
+    monkeypatch.setattr(request_ranker, "LARGE", 50)
+    ranker = rr.Anchored(points, positions=K, seed=1)
+    first = ranker.rank().items.tolist()
+    most = np.argsort(-points @ np.random.default_rng(1).standard_normal(D))[:40].tolist() + first + ranker.state.short.tolist()
+    slate, other = ranker.copy().rank(exclude=iter(most)), ranker.copy().rank(exclude=most)
+    assert slate.items.tolist() == other.items.tolist()
+    assert len(slate) == K
+
+
+def discounted(rounds, link="linear", discount=0.9, **request):
+    points = np.random.default_rng(5).standard_normal((30, D)) / 3
+    ranker = made(link=link, discount=discount)
+    play(ranker, points, rounds, **request)
+    return ranker
+
+
+@pytest.mark.parametrize("link", ["linear", "logistic"])
+def test_a_discount_is_the_twins(points, link):
+    """Short slates among the others; 150 answers, of which a logistic ranker linearises the first 144 anew."""
+    ranker, twin = made(link=link, discount=0.95), Twin(points, K, 1, stream(3, "ranker"), link=link, discount=0.95)
+    rng = np.random.default_rng(1)
+    for t in range(150):
+        rows = rng.permutation(30)[: rng.integers(1, 20)]
+        slate = ranker.rank(points[rows])
+        assert rows[slate.items].tolist() == twin.rank_request(rows.tolist()), f"round {t}"
+        clicks = clicks_on(slate, rng)
+        ranker.learn(slate, clicks)
+        twin.learn(rows[slate.items].tolist(), clicks.tolist())
+    np.testing.assert_allclose(ranker.state.theta, twin.theta, rtol=1e-6, atol=1e-9)
+    np.testing.assert_allclose(ranker.state.answered, twin.answered)
+
+
+@pytest.mark.parametrize("discount", [0.5, 0.9, 0.999])
+def test_an_answer_counts_by_its_age(discount):
+    """The newest in full, the one before it times the discount, whenever estimates are made."""
+    ranker = discounted(120, discount=discount, positions=2)
+    since = int(ranker.state.clock[0] - ranker.state.clock[4])
+    counted = ranker.state.answered * discount**since
+    np.testing.assert_allclose(counted, [(1 - discount**120) / (1 - discount)] * 2 + [0, 0])
+
+
+def test_the_newest_answers_are_not_forgotten():
+    """2,000 answers at a click rate of 0.3, of which some two count: the mean of theta was 0.05."""
+    ranker, rng, found = (
+        rr.Anchored(dim=1, positions=1, discount=0.5, ridge=0.01, intercept=False, seed=0),
+        np.random.default_rng(0),
+        [],
+    )
+    for _ in range(2000):
+        ranker.learn(ranker.rank([[1.0]]), [rng.random() < 0.3])
+        found.append(float(ranker.state.theta[1]))
+    assert np.mean(found) == pytest.approx(0.3, abs=0.05)
+
+
+def test_linearising_anew_keeps_the_discount():
+    """The same answers 64 and 65 times: moments that were made anew are of as much weight as those that grew."""
+    anew, plain = discounted(64, "logistic", 0.9), made(link="logistic", discount=0.9)
+    plain.state.clock[3] = 10**9  # it is never time to linearise anew
+    play(plain, np.random.default_rng(5).standard_normal((30, D)) / 3, 64)
+    assert int(anew.state.clock[0]) == int(anew.state.clock[4]) == 64
+    weights = [float(ranker.state.moments[:, 1, 1].sum()) for ranker in (anew, plain)]
+    assert 0.5 < weights[0] / weights[1] < 2
 
 
 REQUESTS = [
@@ -351,12 +514,13 @@ def test_read_only_features_compile_nothing_anew(points):
     assert len(answer.overloads) == before
 
 
-def test_features_whose_scores_overflow_are_ranked_last():
-    ranker = made()
-    play(ranker, np.random.default_rng(0).standard_normal((30, D)) / 3, 40)
+def test_items_whose_scores_overflow_are_ranked_last():
+    """Logs of older versions may have such items."""
     rows = np.vstack([np.full((3, D), 1e308), np.full((3, D), -1e308), np.zeros((4, D))])
+    ranker = rr.Anchored(Stock(rows, {name: place for place, name in enumerate("abcdefghij")}, named=True), positions=K, seed=3)
+    play(ranker, np.random.default_rng(0).standard_normal((30, D)) / 3, 40)
     for _ in range(20):
-        slate = ranker.rank(rows)
+        slate = ranker.rank(candidates=list("abcdefghij"))
         assert len(set(slate.items.tolist())) == K
 
 

@@ -15,6 +15,7 @@ from tests.serving.test_http import Server, learned
 
 import recurrank as rr
 from recurrank.catalogue import Catalogue
+from recurrank.rankers import request_ranker
 from recurrank.rankers.request import RequestSlate
 from recurrank.rankers.stock import Stock
 from recurrank.serving.asked import Asked
@@ -142,7 +143,9 @@ BAD = {
     "all excluded": ("shop", {"candidates": ["i1"], "exclude": ["i1"]}, "exclude: no candidate is left"),
     "many positions": ("shop", {"positions": 4}, "positions: 4 is more"),
     "no share": ("shop", {"explore": 1.5}, "body: "),
-    "a context of nobody": ("shop", {"candidates": ["i1"], "context": [1.0]}, "context: shape"),
+    "a context of nobody": ("shop", {"candidates": ["i1"], "context": [1.0]}, "context: this ranker was made without one"),
+    "an empty context": ("shop", {"context": []}, "context: this ranker was made without one"),
+    "large features": ("free", {"candidates": [{"id": "a", "features": [1.0, 1e200]}]}, "features[0, 1]: 1e+200 is larger"),
     "an empty segment": ("shop", {"segment": ""}, "body: "),
     "another field": ("shop", {"candidate": ["i1"]}, "body: "),
     "rows of two lengths": (
@@ -271,7 +274,12 @@ def test_items_come_and_go(http, server):
         ({"add": [{"id": "i2", "features": [1.0, 1.0]}]}, "add[0]: 'i2' is there already"),
         ({"change": [{"id": "x", "features": [1.0, 1.0]}]}, "change[0]: 'x' is not an item"),
         ({"add": [{"id": "x", "features": [1.0]}]}, "features: shape"),
-        ({"add": [{"id": "x", "features": [1.0, 1.0]}], "remove": ["x"]}, "'x' is repeated"),
+        (
+            {"add": [{"id": "x", "features": [1.0, 1.0]}], "remove": ["x"]},
+            "remove[0]: 'x' is in add[0], too; name each item once",
+        ),
+        ({"add": [{"id": "x", "features": [1e200, 1.0]}]}, "features: 1e+200, of 'x', is larger than 1e+30"),
+        ({"change": [{"id": "i2", "features": [1e200, 1.0]}]}, "features: 1e+200, of 'i2', is larger than 1e+30"),
         ({"remove": [1]}, "body: "),
     ):
         answer = http.patch("/v1/rankers/shop/items", json=wrong)
@@ -289,6 +297,37 @@ def test_items_come_and_go(http, server):
     sound(server.service, "shop")
 
 
+@pytest.mark.parametrize("link", ["linear", "logistic"])
+def test_a_log_with_features_that_are_too_large_goes_on(tmp_path, monkeypatch, link):
+    """Older versions took them, and could not estimate any more: such slates teach nothing, also after a restart."""
+    address = f"sqlite:///{tmp_path}/x.db"
+    spec = RankerSpec(algorithm="anchored", positions=POSITIONS, dim=DIM, options={"link": link})
+    service = Service(open_store(address), seed=0, start=False)
+    service.create("free", spec, Stock.empty(DIM))
+    rng = np.random.default_rng(0)
+
+    def ask(rows: np.ndarray) -> None:
+        slate = service.rank("free", asked=Asked([f"x{n}" for n in range(len(rows))], rows)).slate
+        service.feedback([Report(slate, (0, 1), True)])
+
+    with monkeypatch.context() as patch:
+        patch.setattr(request_ranker, "LARGEST", np.inf)
+        ask(np.full((5, DIM), 1e200))
+    for _ in range(30):
+        ask(rng.random((5, DIM)))
+    service.step()
+    service.close()
+    service = Service(open_store(address), seed=0, start=False)
+    try:
+        ask(rng.random((5, DIM)))
+        sound(service, "free")
+        ranker = service.hosted("free").fold.ranker
+        assert service.registry.broken == {}
+        assert (int(ranker.state.clock[0]), np.isfinite(ranker.state.moments).all()) == (32, True)
+    finally:
+        service.close()
+
+
 def test_rules_of_all_slates(http, server):
     rules = {"exclude": ["i7"], "pin": {"1": "i3"}, "explore": 0.0}
     assert http.put("/v1/rankers/shop/rules", json=rules).json()["rules"] == rules
@@ -300,8 +339,13 @@ def test_rules_of_all_slates(http, server):
         assert len(ranked) == positions
         assert "i7" not in ranked
         assert ("i3" in ranked) == (asked.get("candidates") != ["i4", "i5"])
-    own = {"pin": {"0": "i7"}}  # a request's own rules come first
-    assert http.post("/v1/rankers/shop/rank", json=own).json()["items"][0] == "i7"
+    own = {"pin": {"1": "i2"}}  # a request's own pins come first
+    assert http.post("/v1/rankers/shop/rank", json=own).json()["items"][1] == "i2"
+    banned = http.post("/v1/rankers/shop/rank", json={"pin": {"0": "i7"}})
+    assert (banned.status_code, banned.json()["detail"]) == (
+        400,
+        "pin: 'i7' is excluded by the rules of this ranker; pin another one",
+    )
     assert all(http.post("/v1/rankers/shop/rank").json()["items"] == best for _ in range(20))  # nothing is explored
     assert http.patch("/v1/rankers/shop/items", json={"remove": ["i3"]}).json()["removed"] == 1
     assert "i3" not in http.post("/v1/rankers/shop/rank").json()["items"]

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 
 import recurrank as rr
+from recurrank._compiled import interpreted
+from recurrank.clicks.optimum import EXACT, FOUND
 from recurrank.rankers.contextual.told import Told
+from recurrank.requests import world as world_module
 from recurrank.requests.world import COUNT, GROUP, VISITOR, draw, drawn
 from recurrank.seeds import stream
 from recurrank.simulation.requests import RequestSimulation
@@ -109,6 +114,99 @@ def test_examination_depends_on_the_request(clicks):
         np.testing.assert_allclose(simulation.model.table, expected)
 
 
+ORDERS = {
+    "position-based:examination=0.2/0.9/0.5": True,
+    "mixture:examination=0.2/0.9/0.5": True,
+    "dependent-click:continuation=0.9/0.4/0.1": True,
+    "dependent-click:continuation=0.1/0.9/0.9": False,
+    "dynamic-bayesian:continuation=1.0": True,
+    "click-chain:alpha1=1.0:alpha2=1.0:alpha3=0.0": True,
+    "click-chain": True,
+    "cascade": True,
+    "document-based": True,
+    "set-dependent": True,
+    "user-browsing": False,
+}
+
+
+@pytest.mark.parametrize("clicks", ORDERS)
+@pytest.mark.parametrize("patience", [None, (0.5, 1.5)])
+def test_regret_is_against_the_best_order_of_each_request(clicks, patience):
+    """By trying all orders of five of nine candidates, three positions, request after request; or it does not say exact."""
+    requests = rr.requests.Clusters(items=27, clusters=3, candidates=5, dim=2, seed=1, patience=patience)
+    if patience and clicks.partition(":")[0] in ("cascade", "document-based"):
+        return
+    simulation = RequestSimulation(rr.Anchored(dim=2, positions=3, seed=0), clicks, requests, 4)
+    assert simulation.optimum == (EXACT if ORDERS[clicks] else FOUND)
+    examine = type(rr.clicks.make(clicks, np.full(5, 0.5), 3)).compiled_examine
+    spread, chi = np.random.default_rng(0).uniform(0.01, 0.99, 27), np.zeros(3)
+    simulation.stream.attraction[:] = spread
+    for _ in range(15):
+        simulation.advance(simulation.round + 1)
+
+        def expected(ranking, chi=chi):
+            examine(simulation.model, np.array(ranking), chi)
+            return chi @ simulation.model.attraction[list(ranking)]
+
+        found, most = expected(simulation._room[1]), max(map(expected, itertools.permutations(range(5), 3)))
+        assert found == pytest.approx(most, abs=1e-12) if ORDERS[clicks] else found <= most + 1e-12
+
+
+@pytest.mark.parametrize(("clicks", "optimum"), [("ccm", EXACT), ("ubm", FOUND)])
+def test_a_run_says_what_its_regret_is_against(clicks, optimum):
+    requests = rr.requests.Orthogonal(items=6, candidates=6, seed=1)
+    run = rr.simulate(rr.Anchored(dim=6, positions=3, seed=0), clicks=clicks, requests=requests, rounds=20)
+    assert run.optimum == optimum
+
+
+def test_steep_popularity_ends():
+    """The rest of the candidates is drawn at once, by the same law as one after the other."""
+    steep = drawn(rr.requests.Zipf(items=400, candidates=40, exponent=20).world(), 3)
+    rng = np.random.default_rng(0)
+    for _ in range(20):
+        draw(steep, rng)
+        assert len(set(steep.rows.tolist())) == 40
+    world = rr.requests.Zipf(items=5, candidates=3, dim=2, exponent=1.5).world()
+    counts = np.zeros((2, 5, 5, 5))
+    for place, tries in enumerate((world_module.TRIES, 0)):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(world_module, "TRIES", tries)
+            present = drawn(world, 3)
+            for _ in range(3000):
+                interpreted(draw)(present, rng)
+                counts[place][tuple(present.rows)] += 1
+    seen = counts.reshape(2, -1)[:, counts.sum(0).ravel() > 0]
+    off = (seen[0] - seen[1]) ** 2 / seen.sum(0)
+    assert off.sum() < len(off) + 5 * np.sqrt(2 * len(off))
+
+
+def test_changes_of_streams_can_be_combined():
+    """A leader stays when others go, and falls when the taste turns; changes keep their own times."""
+    around, within = rr.requests.Churn(rr.requests.Leader(SMALL), 1.0), rr.requests.Leader(rr.requests.Churn(SMALL, 1.0))
+    for churn in (around, within):
+        world, before = churn.world(), churn.world()
+        world.turn(np.random.default_rng(0), 10_000)
+        assert (world.features != before.features).any(axis=1).tolist() == [True] * 60 + [False]
+        inside = before.attraction > 0.005
+        u = np.linalg.lstsq(before.features[inside], (before.attraction[inside] - 0.2) / 0.25, rcond=None)[0]
+        np.testing.assert_allclose(world.attraction, np.maximum(0.2 + 0.25 * world.features @ u, 0.005), atol=1e-9)
+    falls = rr.requests.Drift(rr.requests.Leader(SMALL), angle=1.0).world()
+    falls.turn(np.random.default_rng(0), 100_000)
+    assert falls.attraction[-1] < 0.9
+    both = rr.requests.Churn(rr.requests.Drift(SMALL, every=40), every=60).world()
+    assert both.every == 20
+    attraction = both.attraction.copy()
+    both.turn(np.random.default_rng(0), 20)
+    assert (both.attraction == attraction).all()
+    both.turn(np.random.default_rng(0), 40)
+    assert (both.attraction != attraction).mean() > 0.9
+    nothing = rr.requests.Churn(SMALL, share=0.0).world()
+    nothing.turn(np.random.default_rng(0), 10_000)
+    assert (nothing.attraction == SMALL.world().attraction).all()
+    run = rr.simulate(rr.Anchored(dim=3, positions=3, seed=0), clicks="cascade", requests=within, rounds=50)
+    assert run.rounds[-1] == 50
+
+
 def test_the_world_changes():
     for name in ("churn", "drift"):
         world, before = STREAMS[name].world(), STREAMS[name].world()
@@ -153,6 +251,7 @@ def test_an_oracle_is_told_and_everybody_learns(clicks):
         ({"clicks": rr.clicks.PositionBased([0.5], [1.0])}, "clicks: parameters for 1 positions"),
         ({"clicks": rr.clicks.DynamicBayesian([0.5, 0.5], [0.1, 0.2], 0.9)}, "clicks: satisfaction differs"),
         ({"rounds": 0}, "rounds: "),
+        ({"model": rr.clicks.Cascade([0.5])}, "model: requests bring their own attractions"),
     ],
 )
 def test_bad_simulations(change, line):
@@ -168,7 +267,16 @@ def test_bad_simulations(change, line):
         (lambda: rr.requests.Uniform(items=5, candidates=6), "candidates: 6 is more than the 5"),
         (lambda: rr.requests.Uniform(link="x"), "link: 'x' is unknown"),
         (lambda: rr.requests.Clusters(items=100, clusters=30), "clusters: "),
-        (lambda: rr.requests.Leader(SMALL, 1.5).world(), "attraction: 1.5"),
+        (lambda: rr.requests.Leader(SMALL, 1.5), "attraction: 1.5"),
+        (lambda: rr.requests.Zipf(exponent=float("nan")), "exponent: nan"),
+        (lambda: rr.requests.Zipf(exponent=21), "exponent: 21"),
+        (lambda: rr.requests.Clusters(patience=(1, 2, 3)), r"patience: \(1, 2, 3\) is not a range"),
+        (lambda: rr.requests.Clusters(patience=(-2, 2)), r"patience: \(-2, 2\) is not a range"),
+        (lambda: rr.requests.Drift(rr.requests.Orthogonal()), "base: the items of Orthogonal follow no taste"),
+        (lambda: rr.requests.Drift(rr.requests.Drift(SMALL)), "base: a Drift cannot be inside a Drift"),
+        (lambda: rr.requests.Leader(rr.requests.Churn(rr.requests.Drift(SMALL))), "base: a Drift cannot be inside a Leader"),
+        (lambda: rr.requests.Leader(rr.requests.Leader(SMALL)), "base: a Leader cannot be inside a Leader"),
+        (lambda: rr.requests.Drift(SMALL, angle=float("inf")), "angle: inf"),
         (lambda: rr.requests.Churn(SMALL, share=2.0), "share: 2.0"),
         (lambda: rr.requests.Log([[[1.0]]], []).world(), "attraction: 0 lists for 1 requests"),
         (lambda: rr.requests.Log([[[1.0]]], [[0.5, 0.5]]).world(), r"features\[0\]: shape"),

@@ -17,13 +17,18 @@ from recurrank.clicks.model import CHAIN, ClickModel, ClickState, click_state, r
 
 
 @hot
+def onward(r: float, alpha1: float, alpha2: float, alpha3: float) -> float:
+    """The probability of going on from an item of attraction r."""
+    return (1 - r) * alpha1 + r * (alpha2 * (1 - r) + alpha3 * r)
+
+
+@hot
 def examine(state: ClickState, items: Ints, chi: Floats) -> None:
     reached = 1.0
     alpha1, alpha2, alpha3 = state.table[0, 0], state.table[0, 1], state.table[0, 2]
     for k in range(len(items)):
         chi[k] = reached
-        r = state.attraction[items[k]]
-        reached *= (1 - r) * alpha1 + r * (alpha2 * (1 - r) + alpha3 * r)
+        reached *= onward(state.attraction[items[k]], alpha1, alpha2, alpha3)
 
 
 @hot
@@ -32,11 +37,11 @@ def sample(state: ClickState, items: Ints, rng: np.random.Generator, clicks: Boo
     clicks[:] = False
     for k in range(len(items)):
         r = state.attraction[items[k]]
-        onward = alpha1
+        chance = alpha1
         if uniform(rng) < r:
             clicks[k] = True
-            onward = alpha2 * (1 - r) + alpha3 * r
-        if uniform(rng) >= onward:
+            chance = alpha2 * (1 - r) + alpha3 * r
+        if uniform(rng) >= chance:
             return
 
 

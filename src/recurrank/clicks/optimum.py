@@ -8,7 +8,8 @@ structure of each model, and the ranking by attraction is returned wherever it i
 |---|---|
 | document-based, cascade, set-dependent | the order does not matter, and every attraction adds clicks |
 | position-based, mixture | the rearrangement inequality: the more examined, the more attractive |
-| dependent clicks with one continuation, dynamic Bayesian, click chain | ``chi(k+1) = chi(k) g(A(k))``: see :func:`_chain` |
+| dynamic Bayesian, click chain | ``chi(k+1) = chi(k) g(A(k))``: see :func:`_chain` |
+| dependent clicks, the continuation falling or constant | by attraction: see :func:`_falls` |
 | dependent clicks | clicks are affine in each attraction, so that only the K most and K least attractive items matter, |
 | | and a programme over sets of these: see :func:`_sets` |
 | user browsing | affine as well: all rankings of these items where there are few; else branch and bound, where a recent |
@@ -16,6 +17,9 @@ structure of each model, and the ranking by attraction is returned wherever it i
 | any other | all rankings, where there are at most ``RANKINGS`` |
 
 Elsewhere it is the best of a local search, and ``exact`` is False: regret against it may be too small, or negative.
+
+Each request has a best order (:func:`of_request`), which is found where that takes no longer than a round: for all models but
+user browsing and dependent clicks whose continuation rises somewhere. There it is the order by attraction, without certainty.
 """
 
 from __future__ import annotations
@@ -26,8 +30,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from recurrank._arrays import Floats, Ints
-from recurrank._compiled import compiled
+from recurrank._arrays import Bools, Floats, Ints
+from recurrank._compiled import compiled, hot, interpreted, rare
+from recurrank.clicks import chain
+from recurrank.clicks.model import BROWSING, CHAIN, DEPENDENT, MIXTURE, POSITION, ClickState
 
 RANKINGS = 20_000
 """The most rankings of any model that are tried one by one."""
@@ -93,7 +99,7 @@ def _position(model: Any, best: Ints) -> tuple[Ints, bool]:
 
 def _dependent(model: Any, best: Ints) -> tuple[Ints, bool]:
     onward = model.continuation[: len(best) - 1]
-    if not len(onward) or (onward == onward[0]).all():  # sum_k v(A, k) = (1 - prod (1 - (1 - lambda) alpha)) / (1 - lambda)
+    if _falls(onward):
         return best, True
     candidates = _extremes(model.attraction, best)
     if len(candidates) > SETS:
@@ -102,13 +108,23 @@ def _dependent(model: Any, best: Ints) -> tuple[Ints, bool]:
     return candidates[_sets(model.attraction[candidates], stops)], True
 
 
+def _falls(onward: Floats) -> bool:
+    """Whether the continuation lambda never rises from a position to the next: then no ranking beats the one by attraction.
+
+    With stops s = 1 - lambda and clicks V below, two neighbours a, b are better in this order by V (a - b) (s_{k+1} - s_k). And
+    V at position k + 1 is at most 1 / s_{k+1} <= 1 / s_k (induction on V_k = a + (1 - s_k a) V_{k+1}), so that more attraction
+    at position k, whose factor is 1 - s_k V_{k+1}, loses nothing.
+    """
+    return bool((np.diff(onward) <= 0).all())
+
+
 def _bayesian(model: Any, best: Ints) -> tuple[Ints, bool]:
     return _chain(model.attraction, model.continuation * (1 - model.attraction * model.satisfaction), len(best)), True
 
 
 def _click_chain(model: Any, best: Ints) -> tuple[Ints, bool]:
     r = model.attraction
-    return _chain(r, (1 - r) * model.alpha1 + r * (model.alpha2 * (1 - r) + model.alpha3 * r), len(best)), True
+    return _chain(r, interpreted(chain.onward)(r, model.alpha1, model.alpha2, model.alpha3), len(best)), True  # type: ignore
 
 
 def _chain(alpha: Floats, onward: Floats, positions: int) -> Ints:
@@ -123,28 +139,90 @@ def _chain(alpha: Floats, onward: Floats, positions: int) -> Ints:
     """
     with np.errstate(divide="ignore", invalid="ignore"):
         index = np.where(alpha > 0, alpha / (1 - onward), 0.0)
-    order = np.argsort(index, kind="stable")  # last ones first
-    return order[_pick(alpha[order], onward[order], positions)]
-
-
-@compiled
-def _pick(alpha: Floats, onward: Floats, positions: int) -> Ints:
-    """The items that get the most clicks, where each may be placed above those before it in the list; the topmost first."""
-    value = np.full(positions + 1, -np.inf)
-    value[0] = 0.0
-    taken = np.zeros((len(alpha), positions + 1), np.bool_)
-    for i in range(len(alpha)):
-        for j in range(min(i + 1, positions), 0, -1):
-            above = alpha[i] + onward[i] * value[j - 1]
-            if above > value[j]:
-                value[j], taken[i, j] = above, True
-    chosen = np.empty(positions, np.int64)
-    j = positions
-    for i in range(len(alpha) - 1, -1, -1):
-        if j > 0 and taken[i, j]:
-            chosen[positions - j] = i
-            j -= 1
+    room, chosen = Room.of(len(alpha), positions), np.empty(positions, np.int64)
+    room.alpha[:], room.onward[:] = alpha, onward
+    room.order[:] = np.argsort(-index, kind="stable")
+    pick(room, len(alpha), positions, chosen)
     return chosen
+
+
+class Room(NamedTuple):
+    """Of n items, for lists of up to K; nothing of it is remembered."""
+
+    alpha: Floats  # (n,)
+    onward: Floats  # (n,) the probability g of going on
+    worth: Floats  # (n,) alpha / (1 - g)
+    order: Ints  # (n,) the items, the highest index first
+    value: Floats  # (K + 1,) V(j)
+    taken: Bools  # (n, K + 1) whether the item is the topmost of the best list of j items, of it and those below
+    list: Ints  # (K,)
+
+    @staticmethod
+    def of(items: int, positions: int) -> Room:
+        """As much as these need."""
+        alpha, onward, worth = np.zeros((3, items))
+        value, taken = np.zeros(positions + 1), np.zeros((items, positions + 1), np.bool_)
+        return Room(alpha, onward, worth, np.zeros(items, np.int64), value, taken, np.zeros(positions, np.int64))
+
+
+@rare
+def pick(room: Room, items: int, positions: int, chosen: Ints) -> None:
+    """The items that get the most clicks, where each may be placed above those after it in the order; the topmost first."""
+    alpha, onward, order, value, taken = room.alpha, room.onward, room.order, room.value, room.taken
+    for j in range(positions + 1):
+        value[j] = -np.inf if j > 0 else 0.0
+    for i in range(items - 1, -1, -1):
+        a = order[i]
+        for j in range(positions, 0, -1):
+            above = alpha[a] + onward[a] * value[j - 1]
+            taken[i, j] = above > value[j]
+            value[j] = max(value[j], above)
+    j = positions
+    for i in range(items):
+        if j > 0 and taken[i, j]:
+            chosen[positions - j] = order[i]
+            j -= 1
+
+
+BY_ATTRACTION, BY_EXAMINATION, IN_CHAIN = range(3)
+"""How the best order of a request's candidates is found."""
+
+
+def of_request(state: ClickState, positions: int) -> tuple[int, bool]:
+    """How it is found under this model, and whether no order is better.
+
+    Candidates all have the same satisfaction. Then the index of dynamic Bayesian clicks grows with the attraction, and so does
+    what an item adds: more attraction is worth 1 - lambda s V, where V <= 1 / (1 - lambda (1 - s)) <= 1 / (lambda s).
+    """
+    if state.kind in (POSITION, MIXTURE):
+        return BY_EXAMINATION, True
+    if state.kind == CHAIN:
+        return IN_CHAIN, True
+    if state.kind == DEPENDENT:
+        return BY_ATTRACTION, _falls(state.table[0, : positions - 1])
+    return BY_ATTRACTION, state.kind != BROWSING
+
+
+@hot
+def by_examination(state: ClickState, size: int, ranking: Ints, room: Room) -> None:
+    """The most attractive item where the examination is largest, and so on; the ranking is by attraction before."""
+    for k in range(size):
+        room.list[k] = ranking[k]
+    for k in range(size):
+        above, p = 0, state.table[0, k]
+        for j in range(size):
+            above += (state.table[0, j] > p) | ((state.table[0, j] == p) & (j < k))
+        ranking[k] = room.list[above]
+
+
+@hot
+def indices(state: ClickState, items: int, room: Room) -> None:
+    """Of the present request's candidates under the click chain."""
+    for a in range(items):
+        r = state.attraction[a]
+        g = chain.onward(r, state.table[0, 0], state.table[0, 1], state.table[0, 2])
+        room.alpha[a], room.onward[a] = r, g
+        room.worth[a] = 0.0 if r == 0 else r / (1 - g) if g < 1 else np.inf
 
 
 def _extremes(alpha: Floats, best: Ints) -> Ints:

@@ -66,11 +66,12 @@ from recurrank.rankers.engines.anchored_rounds import (
 from recurrank.rankers.engines.anchoring import Estimate, Strata, estimate, strata_per_segment
 from recurrank.rankers.engines.request_calls import register_requests
 from recurrank.rankers.engines.requests import LINKS, Work
+from recurrank.rankers.engines.solving import spread
 from recurrank.rankers.knowledge import Coefficient, Examination, Knowledge
 from recurrank.rankers.options import Option
 from recurrank.rankers.ranker import Seed, register
 from recurrank.rankers.request import Choice
-from recurrank.rankers.request_ranker import LARGE, ContextSize, Dim, Interactions, RequestRanker
+from recurrank.rankers.request_ranker import LARGE, ContextSize, Dim, Interactions, RequestRanker, finite
 from recurrank.rankers.states import flatten, unflatten
 
 SAMPLES, FEW_SAMPLES = 32, 16
@@ -181,9 +182,10 @@ class Anchored(RequestRanker):
             worth=1 / np.arange(1.0, k + 1),
             shown=np.zeros(k),
             clicks=np.zeros(k),
+            answered=np.zeros(k),
             cuts=np.zeros((k, 3)),
             account=np.zeros(1),
-            numbers=np.array([float(self.intercept), LINKS.index(self.link), float(self.told)]),
+            numbers=np.array([float(self.intercept), LINKS.index(self.link), float(self.told), self.discount]),
             clock=np.array([0, LEAST, 0, RELINEARISE, 0], np.int64),
             kept=Kept(np.zeros((keep, k, d)), np.zeros((keep, k), np.int64), np.zeros((keep, k), np.bool_), np.ones((keep, k))),
             menu=Menu.of(1, k),
@@ -232,7 +234,7 @@ class Anchored(RequestRanker):
         state, answers = self.state, int(self.state.clock[ANSWERS])
         if self.discount < 1:
             kept = self.discount ** (answers - int(state.clock[ESTIMATED]))
-            for array in (state.moments, state.sums, state.shown, state.clicks):
+            for array in (state.moments, state.sums, state.shown, state.clicks, state.answered):
                 array *= kept
         self._estimate()
         if self.link == "logistic" and state.clock[AGAIN] <= answers == state.clock[KEPT]:
@@ -262,7 +264,10 @@ class Anchored(RequestRanker):
         state, found = self.state, self._estimated
         count = FEW_SAMPLES if len(self.catalogue) > LARGE and not self.context else SAMPLES
         drawn = self.rng.standard_normal((count, len(state.theta)))
-        samples, doubts = found.theta + drawn @ _root(found.information), found.anchor + drawn @ _root(found.anchor_information)
+        samples, doubts = (
+            found.theta + drawn @ spread(found.information),
+            found.anchor + drawn @ spread(found.anchor_information),
+        )
         # W_k = clicks at k / scores shown at k, falling
         worth = np.where(state.shown > 5, state.clicks / np.maximum(state.shown, 5), 1 / np.arange(1.0, self.positions + 1))
         self.state = state._replace(samples=samples, doubts=doubts, worth=np.minimum.accumulate(np.clip(worth, 1e-3, 1.5)))
@@ -302,7 +307,7 @@ class Anchored(RequestRanker):
     def knowledge(self) -> Knowledge:
         """Coefficients with intervals, examination by segment and position, the guard; leaders, where there is a catalogue."""
         found, state = self._estimated, self.state
-        width = 2 * np.sqrt(np.diag(np.linalg.inv(found.information)))
+        width = 2 * np.linalg.norm(spread(found.information), axis=0)  # the diagonal of R'R
         coefficients = [
             Coefficient(i - 1, float(found.theta[i]), float(found.theta[i] - width[i]), float(found.theta[i] + width[i]))
             for i in range(0 if self.intercept else 1, len(found.theta))
@@ -336,7 +341,7 @@ class Anchored(RequestRanker):
     def unpack(self, values: dict[str, Any], arrays: dict[str, np.ndarray[Any, Any]]) -> None:
         self.segments = {segment: place for place, segment in enumerate(values["segments"])}
         self._strata = Strata.of(self.positions, len(self.segments))
-        self.state = unflatten(self.state, self.from_catalogue, arrays)
+        self.state = finite(unflatten(self.state, self.from_catalogue, arrays))
         self._estimated = Estimate(*(arrays[f"estimate.{name}"] for name in Estimate._fields))
         self.make_room(len(self.state.short))
         self._ranked_by = None
@@ -350,11 +355,6 @@ class Anchored(RequestRanker):
         if other._ranked_by is not None and not np.array_equal(other._ranked_by, self._vectors()):
             other._ranked_by = None
         return other
-
-
-def _root(information: Floats) -> Floats:
-    """R with R'R the covariance: rows z R are samples."""
-    return np.linalg.inv(np.linalg.cholesky(information))  # (L L')^-1 = L^-T L^-1
 
 
 register(State, Anchored)

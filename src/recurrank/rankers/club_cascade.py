@@ -36,7 +36,7 @@ from recurrank._compiled import hot, inner
 from recurrank.catalogue import Catalogue
 from recurrank.rankers.engines.propensity import certain
 from recurrank.rankers.engines.request_calls import register_requests
-from recurrank.rankers.engines.requests import Shown, Work, best, learn_of_catalogue
+from recurrank.rankers.engines.requests import Shown, Work, best, learn_of_catalogue, usable
 from recurrank.rankers.options import Option
 from recurrank.rankers.ranker import Buffer, Seed, nothing_served, register
 from recurrank.rankers.request import Choice
@@ -123,6 +123,8 @@ def _observe(inverse: Floats, sums: Floats, theta: Floats, i: int, x: Floats, im
         for q in range(size):
             image[p] += inverse[i, p, q] * x[q]
         scale += image[p] * x[p]
+    if not scale >= 1:  # rounding has left nothing of V^-1 along x
+        return
     for p in range(size):
         for q in range(size):
             inverse[i, p, q] -= image[p] * image[q] / scale
@@ -141,7 +143,7 @@ def take(state: State, shown: Shown, clicks: Bools) -> bool:
     v = state.cluster[i]
     x[0] = 1.0
     for k in range(len(clicks)):
-        if shown.free[k]:
+        if shown.free[k] and usable(shown.features, k):
             for p in range(dim):
                 x[p + 1] = shown.features[k, p]
             for p in range(dim + 1):

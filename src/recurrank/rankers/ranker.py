@@ -158,17 +158,21 @@ class Ranker:
 
     def rank(self) -> Slate:
         """The next slate to show."""
+        items, marks, known = self._draw()
+        ids = self.catalogue.ids
+        named = None if ids is None else tuple(ids[item] for item in items)
+        return Slate(items, marks, self.served - 1, self.identity, named, *known)
+
+    def _draw(self) -> tuple[Ints, Ints, Any]:
+        """Items, marks and, where it can tell, the probabilities of the next slate, which is served."""
         self._settle()
         calls, drawn = self.calls, self._round
         with plainly():
             calls.loop(draw)(calls.drawing)
-        items, ids = self.validated(drawn.slate.items).copy(), self.catalogue.ids
-        named = None if ids is None else tuple(ids[item] for item in items)
-        told = self.compiled_propensity is not None
-        known: Any = (drawn.marginal.copy(), float(drawn.joint[0]), drawn.given.copy()) if told else ()
-        slate = Slate(items, drawn.slate.marks.copy(), self.served, self.identity, named, *known)
+        items, told = self.validated(drawn.slate.items).copy(), self.compiled_propensity is not None
+        known = (drawn.marginal.copy(), float(drawn.joint[0]), drawn.given.copy()) if told else ()
         self.served += 1
-        return slate
+        return items, drawn.slate.marks.copy(), known
 
     def validated(self, items: Ints) -> Ints:
         """The items of a new slate; ValueError where a user's own algorithm repeats one or shows one that does not exist."""

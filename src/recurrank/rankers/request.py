@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+import sys
+from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple, Self, cast
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -12,6 +13,8 @@ from numpy.typing import ArrayLike
 from recurrank._arrays import Bools, Floats, Ints, as_count, as_number
 from recurrank.slate import Slate
 
+LARGEST = 1e30
+"""The largest feature, number of a context, or product of both: learning adds up squares of them, and products of such sums."""
 Name = Hashable
 """What a request calls an item: its id in the catalogue, the id given with its features, or its row."""
 
@@ -72,7 +75,7 @@ class RequestSlate(Slate):
 
 def ids_of(names: tuple[Name, ...]) -> tuple[str, ...] | None:
     """The names, where they are ids."""
-    return tuple(str(name) for name in names) if all(isinstance(name, str) for name in names) else None
+    return cast(tuple[str, ...], names) if {*map(type, names)} <= {str} else None
 
 
 _COUNTED: Ints = np.arange(10_000)
@@ -130,19 +133,14 @@ class Rules(NamedTuple):
     all: bool = False  # whether every candidate may stand at every position
 
 
-def rules(names: Sequence[Name], exclude: Iterable[Name], pin: Mapping[int, Name] | None, positions: int) -> Rules:
+def rules(names: Sequence[Name], exclude: Sequence[Name], pin: Mapping[int, Name], positions: int) -> Rules:
     """ValueError, in one line, unless the rules can be followed."""
     if not exclude and not pin:
         size = min(positions, len(names))
         return Rules(counted(len(names)), counted(size), {}, size, all=True)
     places = {name: place for place, name in enumerate(names)}
-    if isinstance(exclude, str | bytes) or not isinstance(exclude, Iterable):
-        raise ValueError(f"exclude: {exclude!r} is not a list; give the candidates to leave out")
-    out = set()
-    for name in exclude:
-        if name in places:  # what is not a candidate is left out already
-            out.add(places[name])
-    pinned = _pinned(pin or {}, places, out, positions)
+    out = {places[name] for name in as_set("exclude", exclude) if name in places}  # others are left out already
+    pinned = _pinned(pin, places, out, positions)
     taken = out | set(pinned.values())
     rows = np.array([place for place in range(len(names)) if place not in taken], np.int64)
     size = min(positions, len(rows) + len(pinned))
@@ -154,8 +152,7 @@ def rules(names: Sequence[Name], exclude: Iterable[Name], pin: Mapping[int, Name
 
 
 def _pinned(pin: Mapping[int, Name], places: dict[Name, int], out: set[int], positions: int) -> dict[int, int]:
-    if not isinstance(pin, Mapping):
-        raise ValueError(f"pin: {pin!r} is not a mapping; give {{position: item}}, positions counted from 0")
+    as_set("pin", pin.values())
     pinned: dict[int, int] = {}
     for position, name in pin.items():
         if isinstance(position, bool) or not isinstance(position, int | np.integer) or not 0 <= position < positions:
@@ -170,39 +167,55 @@ def _pinned(pin: Mapping[int, Name], places: dict[Name, int], out: set[int], pos
     return pinned
 
 
-def as_rows(features: ArrayLike, dim: int) -> Floats:
-    """The features of a request's candidates: (n, dim) finite numbers."""
-    try:
-        rows = np.ascontiguousarray(features, dtype=np.float64)
-    except (TypeError, ValueError) as error:
-        raise ValueError(
-            f"features: rows of different lengths or not numbers; give one row of {dim} numbers per candidate"
-        ) from error
+def as_rows(features: ArrayLike, dim: int, largest: float = sys.float_info.max) -> Floats:
+    """The features of a request's candidates: (n, dim) numbers of at most this size."""
+    rows = _floats(
+        "features", features, f"rows of different lengths or not numbers; give one row of {dim} numbers per candidate"
+    )
     if rows.ndim != 2 or rows.shape[1] != dim or not len(rows):
         raise ValueError(f"features: shape is {np.shape(rows)}; it should be (candidates, {dim}), at least one candidate")
-    if not np.isfinite(rows).all():
-        row, column = np.argwhere(~np.isfinite(rows))[0]
-        raise ValueError(f"features[{row}, {column}]: {rows[row, column]} is not a finite number")
+    bounded("features", rows, largest)
     return rows if rows.flags.writeable else rows.copy()  # for read-only arrays numba would compile everything again
 
 
 def as_context(context: ArrayLike | None, size: int) -> Floats:
-    """The features of a visitor: ``size`` finite numbers."""
-    if context is None:
-        if size:
-            raise ValueError(f"context: missing; this ranker was made with a context of {size} numbers")
+    """The features of a visitor: ``size`` numbers."""
+    if context is None and size == 0:
         return np.zeros(0)
-    try:
-        vector = np.ascontiguousarray(context, dtype=np.float64)
-    except (TypeError, ValueError) as error:
-        raise ValueError(f"context: not a list of numbers; give {size}") from error
+    if context is None:
+        raise ValueError(f"context: missing; this ranker was made with a context of {size} numbers")
+    if size == 0:
+        raise ValueError("context: this ranker was made without one; leave it out")
+    vector = _floats("context", context, f"not a list of numbers; give {size}")
     if vector.shape != (size,):
-        made = f"it should be ({size},)" if size else "this ranker was made without one"
-        raise ValueError(f"context: shape is {vector.shape}; {made}")
-    if not np.isfinite(vector).all():
-        place = int(np.argmin(np.isfinite(vector)))
-        raise ValueError(f"context[{place}]: {vector[place]} is not a finite number")
+        raise ValueError(f"context: shape is {vector.shape}; it should be ({size},)")
+    bounded("context", vector, LARGEST)
     return vector
+
+
+def _floats(field: str, values: ArrayLike, wrong: str) -> Floats:
+    """Numbers; what is not, or complex, is ``wrong``."""
+    try:
+        array = np.asarray(values)
+        if array.dtype.kind == "c":
+            raise TypeError("complex")
+        return np.ascontiguousarray(array, dtype=np.float64)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise ValueError(f"{field}: {wrong}") from error
+
+
+def bounded(field: str, values: Floats, largest: float) -> None:
+    """ValueError unless all numbers are of at most this size."""
+    if largest_of(values) <= largest:
+        return
+    where = tuple(np.argwhere(~(np.abs(values) <= largest))[0])
+    wrong = f"larger than {largest:g}; give it in another unit" if np.isfinite(values[where]) else "not a finite number"
+    raise ValueError(f"{field}[{', '.join(map(str, where))}]: {values[where]} is {wrong}")
+
+
+def largest_of(values: Floats) -> float:
+    """The largest absolute value; NaN if one is NaN, 0 if there are none."""
+    return max(float(values.max()), -float(values.min())) if values.size else 0.0
 
 
 def joint(rows: Floats, context: Floats, interactions: str) -> Floats:
@@ -211,6 +224,8 @@ def joint(rows: Floats, context: Floats, interactions: str) -> Floats:
         return rows
     parts = [rows, np.broadcast_to(context, (len(rows), len(context)))]
     if interactions == "outer":
+        if (size := largest_of(rows) * largest_of(context)) > LARGEST:
+            raise ValueError(f"context: products with features reach {size:g}, more than {LARGEST:g}; give it in another unit")
         parts.append((rows[:, :, None] * context).reshape(len(rows), -1))
     return np.concatenate(parts, axis=1)
 
@@ -222,12 +237,29 @@ def joint_size(dim: int, context: int, interactions: str) -> int:
 
 def distinct(field: str, names: Sequence[Name]) -> None:
     """ValueError if a name is repeated."""
-    if len(set(names)) < len(names):
+    if len(as_set(field, names)) < len(names):
         seen: set[Name] = set()
         for place, name in enumerate(names):
             if name in seen:
-                raise ValueError(f"{field}[{place}]: {name!r} is repeated; name each candidate once")
+                raise ValueError(f"{field}[{place}]: {name!r} is repeated; name each one once")
             seen.add(name)
+
+
+def as_set(field: str, names: Collection[Name]) -> set[Name]:
+    """The different names; ValueError for one that cannot be a name, such as a list."""
+    try:
+        return set(names)
+    except TypeError:
+        place, name = next((place, name) for place, name in enumerate(names) if not _is_hashable(name))
+        raise ValueError(f"{field}[{place}]: {name!r} is not an id; give strings or numbers") from None
+
+
+def _is_hashable(name: object) -> bool:
+    try:
+        hash(name)
+    except TypeError:
+        return False
+    return True
 
 
 def as_share(field: str, value: float) -> float:
@@ -249,7 +281,15 @@ def as_positions(positions: int | None, most: int) -> int:
 
 
 def listed(field: str, names: Iterable[Name]) -> list[Name]:
-    """Names as a list; ValueError for a single string."""
-    if isinstance(names, str | bytes) or not isinstance(names, Iterable):
-        raise ValueError(f"{field}: {names!r} is not a list; give the ids of items")
-    return list(names.tolist() if isinstance(names, np.ndarray) else names)
+    """Names as a list; ValueError for a single one."""
+    given = names.tolist() if isinstance(names, np.ndarray) else names
+    if isinstance(given, str | bytes) or not isinstance(given, Iterable):
+        raise ValueError(f"{field}: {given!r} is not a list; give the ids of items")
+    return list(given)
+
+
+def as_pins(pin: Mapping[int, Name] | None) -> Mapping[int, Name]:
+    """What is pinned where; ValueError for anything but a mapping."""
+    if pin is not None and not isinstance(pin, Mapping):
+        raise ValueError(f"pin: {pin!r} is not a mapping; give {{position: item}}, positions counted from 0")
+    return pin or {}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence, Sized
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
@@ -10,10 +10,11 @@ from numpy.typing import ArrayLike
 
 from recurrank._arrays import Floats, Ints, as_count
 from recurrank.catalogue import Catalogue, as_catalogue
-from recurrank.rankers.engines.requests import Shown, Work
+from recurrank.rankers.engines.requests import EXPLOITED, Shown, Work
 from recurrank.rankers.options import Option
 from recurrank.rankers.ranker import Ranker, Seed
 from recurrank.rankers.request import (
+    LARGEST,
     Answered,
     Choice,
     Name,
@@ -21,14 +22,18 @@ from recurrank.rankers.request import (
     RequestSlate,
     Rules,
     as_context,
+    as_pins,
     as_positions,
     as_rows,
+    as_set,
     as_share,
+    bounded,
     counted,
     distinct,
     ids_of,
     joint,
     joint_size,
+    largest_of,
     listed,
     rules,
 )
@@ -81,6 +86,8 @@ class RequestRanker(Ranker):
         if features is None and dim is None:
             raise ValueError("dim: missing; give a catalogue, or how many features a candidate has")
         stock = Stock.empty(as_count("dim", dim)) if features is None else Stock.of(as_catalogue(features))
+        if not isinstance(features, Stock):  # whose items were checked when they came
+            bounded("features", stock.features, LARGEST)
         self.short_slates = features is None or isinstance(features, Stock)
         Ranker.__init__(self, stock, positions, rounds, seed)
         if dim not in (None, stock.dim):
@@ -117,15 +124,35 @@ class RequestRanker(Ranker):
             propensity: whether to compute how probable the slate was, where the algorithm can tell.
 
         """
-        plain = features is None and candidates is None and segment is None and not exclude and not pin and explore == 1
-        if plain and positions is None and not self.context and len(self.catalogue) >= self.positions:
-            return super().rank()
+        out, pins = listed("exclude", exclude), as_pins(pin)
+        plain = features is None and candidates is None and context is None and segment is None and not out and not pins
+        if plain and positions is None and explore == 1 and not self.context and len(self.catalogue) >= self.positions:
+            return self._whole_slate()
         return self._slate(
             self.answered(
-                features, candidates=candidates, context=context, segment=segment, exclude=exclude, pin=pin,
+                features, candidates=candidates, context=context, segment=segment, exclude=out, pin=pins,
                 positions=positions, explore=explore, propensity=propensity,
             )
         )  # fmt: skip
+
+    def _whole_slate(self) -> RequestSlate:
+        """Of the whole catalogue, by the functions that simulations call."""
+        self._settle()
+        before = float(self.state.account[0])
+        items, marks, known = self._draw()
+        change, by_index = float(self.state.account[0]) - before, self.catalogue.names
+        names = tuple([by_index[item] for item in items.tolist()])
+        propensity, joint, conditional = known or (None, None, None)
+        slate = object.__new__(
+            RequestSlate
+        )  # its constructor, which sets one attribute after the other, takes as long as drawing
+        vars(slate).update(
+            items=items, marks=marks, number=self.served - 1, ranker=self.identity, ids=ids_of(names), propensity=propensity,
+            joint=joint, conditional=conditional, features=self.catalogue.features.take(items, axis=0),
+            free=self.state.work.shown.free.copy(), segment=None, done=max(int(marks[0, 0]), EXPLOITED), change=change,
+            names=names,
+        )  # fmt: skip
+        return slate
 
     def answered(
         self,
@@ -143,7 +170,8 @@ class RequestRanker(Ranker):
         """What :meth:`rank` would show, for those who keep track of slates themselves; the arguments are the same."""
         self._settle()
         size, share = as_positions(positions, self.positions), as_share("explore", explore)
-        offered = self._candidates(features, candidates, exclude, pin or {})
+        exclude, pin = listed("exclude", exclude), as_pins(pin)
+        offered = self._candidates(features, candidates, exclude, pin)
         visitor = as_context(context, self.context)
         if len(visitor):
             offered = offered.with_features(joint(offered.features[offered.rows], visitor, self.interactions))
@@ -153,14 +181,16 @@ class RequestRanker(Ranker):
         return self._answer(offered, allowed, self._as_segment(segment), share, propensity)
 
     def _candidates(
-        self, features: ArrayLike | None, candidates: Sequence[Name] | None, exclude: Iterable[Name], pin: Mapping[int, Name]
+        self, features: ArrayLike | None, candidates: Sequence[Name] | None, exclude: list[Name], pin: Mapping[int, Name]
     ) -> Offered:
         stock = self.catalogue
         if features is not None:
-            rows = as_rows(features, stock.dim)
+            rows = as_rows(features, stock.dim, LARGEST)
             every = counted(len(rows))
             if candidates is None:
                 return Offered(range(len(rows)), every, rows, every)
+            if isinstance(candidates, set | frozenset):
+                raise ValueError("candidates: a set has no order; give a list, one id per row of features")
             names = listed("candidates", candidates)
             distinct("candidates", names)
             if len(names) != len(rows):
@@ -171,23 +201,23 @@ class RequestRanker(Ranker):
         if candidates is None:
             places = self._without_scanning(exclude, pin)
             return Offered([stock.names[place] for place in places.tolist()], places, stock.features, places)
-        places = stock.places("candidates", candidates)
+        names = listed("candidates", candidates)
+        places = stock.places("candidates", names)
         if not len(places):
             raise ValueError("candidates: none; name at least one")
-        return Offered(candidates, places, stock.features, places)
+        return Offered(names, places, stock.features, places)
 
-    def _without_scanning(self, exclude: Iterable[Name], pin: Mapping[int, Name]) -> Ints:
+    def _without_scanning(self, exclude: list[Name], pin: Mapping[int, Name]) -> Ints:
         """The items that can be shown to a request for the whole catalogue: those of the shortlist, and the pinned ones.
 
         The shortlist has the best SPARE + K under every vector that the request may be ranked by. The best K under one of them,
         without m items, are among its best K + m. So it is exact for m <= SPARE; for more, all items are read.
         """
         stock, short = self.catalogue, self.state.short
-        pinned = list(pin.values()) if isinstance(pin, Mapping) else []
-        listed_out = exclude if isinstance(exclude, Sized) else ()
-        if not len(short) or len(listed_out) + len(pinned) > SPARE:
+        if not len(short) or len(exclude) + len(pin) > SPARE:
             return stock.alive
-        return np.union1d(short, [stock.index[name] for name in pinned if name in stock.index]).astype(np.int64)
+        pinned = [stock.index[name] for name in as_set("pin", pin.values()) if name in stock.index]
+        return np.union1d(short, pinned).astype(np.int64)
 
     def _answer(self, offered: Offered, allowed: Rules, segment: str | None, share: float, tell: bool) -> Answered:
         asking = self.index_of(segment)
@@ -242,12 +272,12 @@ class RequestRanker(Ranker):
 
         """
         self._belongs(slate, self.served)
+        assert isinstance(slate, RequestSlate)
         rng, hits = np.random.default_rng(sequence(seed, "propensity")), np.zeros(len(slate))
         copy = self.copy()
         for _ in range(as_count("draws", draws)):
             copy = self.copy(int(rng.integers(2**63)), into=copy)
-            if isinstance(slate, RequestSlate):
-                copy.state.account[0] -= slate.change
+            copy.state.account[0] -= slate.change
             drawn = copy.rank(**request, propensity=False)
             if len(drawn) != len(slate):
                 raise ValueError(
@@ -262,32 +292,32 @@ class RequestRanker(Ranker):
 
         ``seen``: which positions were on the screen; what is below the first that was neither seen nor clicked teaches nothing.
         """
-        if not isinstance(slate, RequestSlate):
-            return super().learn(slate, clicks, seen)
         clicked = self._answer_of(slate, clicks, seen)
+        assert isinstance(slate, RequestSlate)
         if not len(clicked):
-            return None
+            return
         self._settle()
         shown = Shown(slate.features, slate.free, self.index_of(slate.segment), self.state.work.shown.examined)
         self.due = bool(type(self).compiled_take(self.state, shown, clicked))
-        return self._settle()
+        self._settle()
 
     def adopt(self, slate: Slate) -> None:
         """Register a slate that a copy of this ranker has ranked."""
-        if not isinstance(slate, RequestSlate):
-            return super().adopt(slate)
-        self._belongs(slate, slate.number + 1)
+        self._belongs(slate, slate.number + 1 if isinstance(slate, Slate) else 0)
+        assert isinstance(slate, RequestSlate)
         self._settle()
         self.index_of(slate.segment)
         self.state.account[0] += slate.change
         self.served += 1
-        return None
+
+    def drop(self, slate: Slate) -> None:
+        """Say that a slate will never be answered, of which nothing follows."""
+        self._belongs(slate, self.served)
 
     def _belongs(self, slate: Slate, served: int) -> None:
-        if not isinstance(slate, RequestSlate):
-            super()._belongs(slate, served)
-        elif slate.ranker != self.identity or slate.number >= served or slate.features.shape[1] != self.width:
-            raise ValueError("slate: it was served by another ranker; give it to the one whose rank() returned it")
+        own = isinstance(slate, RequestSlate) and slate.ranker == self.identity and slate.features.shape[1] == self.width
+        if not own or slate.number >= served:
+            super()._belongs(slate, 0)  # which says why
 
     def resume(self) -> None:
         """What is shown from now on may be chosen by another (a roll-out has changed its mode): estimate soon, and often."""
@@ -304,15 +334,31 @@ class RequestRanker(Ranker):
 
     def add(self, ids: Sequence[Name], features: ArrayLike) -> None:
         """New items for the catalogue; ValueError, and no change, if one is there already."""
-        self.restock(self.catalogue.added(ids, features))
+        self._change(self.catalogue.added(ids, features))
 
     def update(self, ids: Sequence[Name], features: ArrayLike) -> None:
         """Other features for items of the catalogue."""
-        self.restock(self.catalogue.updated(ids, features))
+        self._change(self.catalogue.updated(ids, features))
 
     def remove(self, ids: Iterable[Name]) -> None:
         """Items leave the catalogue, and are not shown again."""
         self.restock(self.catalogue.removed(ids))
+
+    def _change(self, stock: Stock) -> None:
+        self.check_scale(stock)
+        self.restock(stock)
+
+    def check_scale(self, stock: Stock) -> None:
+        """ValueError if an item that is new or changed has larger features than can be learned from."""
+        known, features = self.catalogue.features, stock.features
+        if largest_of(features) <= LARGEST:
+            return
+        for row in np.flatnonzero(~(np.abs(features) <= LARGEST).all(axis=1)).tolist():
+            if row >= len(known) or not np.array_equal(known[row], features[row]):
+                raise ValueError(
+                    f"features: {largest_of(features[row]):g}, of {stock.names[row]!r}, is larger than {LARGEST:g}; "
+                    "give it in another unit"
+                )
 
     def restock(self, stock: Stock) -> None:
         """Rank other items from now on; the stock is shared, not copied."""
@@ -365,6 +411,13 @@ class RequestRanker(Ranker):
         other.segments = dict(self.segments)
         other.state = other.state._replace(work=self._work(len(self.state.work.score)))
         return other
+
+
+def finite(state: Any) -> Any:
+    """The state; ValueError if what it has learned are not all numbers."""
+    if not all(np.isfinite(part).all() for part in (state.moments, state.sums, state.theta)):
+        raise ValueError("saved ranker: it has learned from features that were too large to add up; learn anew")
+    return state
 
 
 def leading(features: Floats, vectors: Floats, size: int) -> Ints:

@@ -78,7 +78,7 @@ class Stock(Catalogue):
         asked = names if type(names) is list else listed(field, names)
         try:
             found = operator.itemgetter(*asked)(self.index) if len(asked) > 1 else [self.index[name] for name in asked]
-        except KeyError:
+        except (KeyError, TypeError):
             distinct(field, asked)
             place, name = next((place, name) for place, name in enumerate(asked) if name not in self.index)
             raise ValueError(f"{field}[{place}]: {name!r} is not an item of the catalogue") from None

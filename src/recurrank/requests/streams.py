@@ -6,14 +6,16 @@ rankers are given the features v. All randomness comes from ``seed``.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from recurrank._arrays import Floats, as_array, as_count, as_number, as_probabilities
-from recurrank.requests.world import LISTED, POPULAR, World
+from recurrank.requests.world import LISTED, POPULAR, Turn, World
 from recurrank.seeds import stream
 
 BASE, SLOPE = 0.2, 0.25
@@ -21,6 +23,8 @@ BASE, SLOPE = 0.2, 0.25
 LOGIT, STEEPNESS = -1.4, 1.5
 """And the logistic function of LOGIT + STEEPNESS <v, u>, where it is logistic."""
 LEAST = 0.005
+STEEPEST = 20
+"""The largest exponent of popularity: 10^6 items then differ by a factor of 10^120."""
 
 
 def _unit(rows: Floats) -> Floats:
@@ -89,9 +93,14 @@ class Zipf(Uniform):
 
     exponent: float = 1.0
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not 0 <= as_number("exponent", self.exponent) <= STEEPEST:
+            raise ValueError(f"exponent: {self.exponent!r} is none of a popularity; give a number from 0 to {STEEPEST}")
+
     def world(self) -> World:
         rng = stream(self.seed, "popularity")
-        popularity = rng.permutation(np.arange(1.0, self.items + 1) ** -as_number("exponent", self.exponent))
+        popularity = rng.permutation(np.arange(1.0, self.items + 1) ** -float(self.exponent))
         return replace(super().world(), drawing=POPULAR, popularity=popularity)
 
 
@@ -126,6 +135,10 @@ class Clusters(Requests):
             raise ValueError(
                 f"clusters: {self.items} items in {self.clusters} clusters do not give equal ones of at least {self.candidates}"
             )
+        if self.patience is not None:
+            exponents = as_array("patience", self.patience)
+            if exponents.shape != (2,) or not (np.isfinite(exponents) & (exponents >= 0)).all():
+                raise ValueError(f"patience: {self.patience!r} is not a range of exponents; give two numbers of at least 0")
 
     def world(self) -> World:
         rng, each = stream(self.seed, "requests"), self.items // self.clusters
@@ -241,37 +254,72 @@ class Visitors(Requests):
         return _one_group(x, alpha, self.candidates, c)
 
 
+class Changed(Requests):
+    """Another stream, one of items that follow one taste, with a change."""
+
+    base: Clusters | Uniform | Changed
+    alone: ClassVar[tuple[str, ...]] = ()
+    """Changes that must not be in the other stream already."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        inner: Requests = self
+        while isinstance(inner, Changed):
+            inner = inner.base
+            if type(inner).__name__ in self.alone:
+                raise ValueError(f"base: a {type(inner).__name__} cannot be inside a {type(self).__name__}; {self._instead}")
+        if not isinstance(inner, Clusters | Uniform):
+            raise ValueError(f"base: the items of {type(inner).__name__} follow no taste; give Uniform, Zipf or Clusters")
+
+    _instead: ClassVar[str] = "give one"
+
+    @property
+    def link(self) -> str:
+        """How attraction depends on the features."""
+        return self.base.link
+
+    @property
+    def seed(self) -> int:
+        """Of everything."""
+        return self.base.seed
+
+
 @dataclass(frozen=True)
-class Leader(Requests):
+class Leader(Changed):
     """Another stream with an item of the given attraction in every request.
 
     Its features are those that have this attraction by the same law: along u, and as long as needed.
     """
 
-    base: Clusters | Uniform
+    base: Clusters | Uniform | Changed
     attraction: float = 0.9
+
+    alone: ClassVar = ("Leader", "Drift")
+    _instead: ClassVar = "a stream has one leader, and it turns with the others: Drift(Leader(...))"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not 0 < as_number("attraction", self.attraction) < 1:
+            raise ValueError(f"attraction: {self.attraction} is not a probability between 0 and 1")
 
     def world(self) -> World:
         world = self.base.world()
-        if not 0 < as_number("attraction", self.attraction) < 1:
-            raise ValueError(f"attraction: {self.attraction} is not a probability between 0 and 1")
-        u = _taste(world, self.base.link)
+        u = _taste(world, self.link)
         needed = (
             (np.log(self.attraction / (1 - self.attraction)) - LOGIT) / STEEPNESS
-            if self.base.link == "logistic"
+            if self.link == "logistic"
             else (self.attraction - BASE) / SLOPE
         )
-        features = np.vstack([world.features, needed * u])
-        return replace(
-            world, features=features, attraction=np.append(world.attraction, self.attraction), leader=len(features) - 1
-        )
+        features, attraction = np.vstack([world.features, needed * u]), np.append(world.attraction, self.attraction)
+        world.features, world.attraction = features[:-1], attraction[:-1]  # which may change
+        return replace(world, features=features, attraction=attraction, leader=len(features) - 1)
 
 
 @dataclass(frozen=True)
-class Churn(Requests):
+class Churn(Changed):
     """Another stream in which a share of the items is replaced by new ones of the same kind, every so many rounds."""
 
-    base: Clusters | Uniform
+    base: Clusters | Uniform | Changed
     share: float = 0.01
     every: int = 10_000
 
@@ -282,47 +330,64 @@ class Churn(Requests):
 
     def world(self) -> World:
         world = self.base.world()
-        fresh = replace(self.base, seed=self.base.seed).world()
+        items, each = int(world.size.sum()), int(world.size[0])  # a leader stays
 
         def turn(rng: np.random.Generator, rounds: int) -> None:
-            gone = rng.choice(len(fresh.features), max(1, round(self.share * len(fresh.features))), replace=False)
+            many = max(1, round(self.share * items)) if self.share > 0 else 0
+            gone, u = rng.choice(items, many, replace=False), _taste(world, self.link)
             # A new item lies between two of its cluster: of the same kind, and none that was there.
-            each = int(fresh.size[0])
             other = (gone // each) * each + rng.integers(each, size=len(gone))
-            v = _unit(
-                world.features[gone] + world.features[other] + 0.3 * rng.standard_normal((len(gone), fresh.features.shape[1]))
-            )
-            world.features[gone] = v
-            world.attraction[gone] = attractions(v @ _taste(fresh, self.base.link), self.base.link)
+            noise = 0.3 * rng.standard_normal((len(gone), len(u)))
+            world.features[gone] = _unit(world.features[gone] + world.features[other] + noise)
+            world.attraction[gone] = attractions(world.features[gone] @ u, self.link)
 
-        world.turn, world.every = turn, self.every
-        return world
+        return _turning(world, turn, self.every)
 
 
 @dataclass(frozen=True)
-class Drift(Requests):
+class Drift(Changed):
     """Another stream whose taste u turns by ``angle`` radians in total over every 10^5 rounds."""
 
-    base: Clusters | Uniform
+    base: Clusters | Uniform | Changed
     angle: float = 0.5
     every: int = 1000
 
+    alone: ClassVar = ("Drift",)
+    _instead: ClassVar = "give one of a larger angle"
+
     def __post_init__(self) -> None:
         super().__post_init__()
-        as_number("angle", self.angle)
+        if not np.isfinite(as_number("angle", self.angle)):
+            raise ValueError(f"angle: {self.angle} is not a number of radians")
 
     def world(self) -> World:
         world = self.base.world()
-        u = _taste(world, self.base.link)
-        side = stream(self.base.seed, "drift").standard_normal(len(u))
+        u = _taste(world, self.link)
+        side = stream(self.seed, "drift").standard_normal(len(u))
         side = _unit(side - (side @ u) * u)
 
         def turn(rng: np.random.Generator, rounds: int) -> None:
             turned = self.angle * rounds / 1e5
-            world.attraction[:] = attractions(world.features @ (np.cos(turned) * u + np.sin(turned) * side), self.base.link)
+            world.attraction[:] = attractions(world.features @ (np.cos(turned) * u + np.sin(turned) * side), self.link)
 
-        world.turn, world.every = turn, self.every
+        return _turning(world, turn, self.every)
+
+
+def _turning(world: World, turn: Turn, every: int) -> World:
+    """The world with a further change every so many rounds."""
+    before, each = world.turn, world.every
+    if before is None:
+        world.turn, world.every = turn, every
         return world
+
+    def both(rng: np.random.Generator, rounds: int) -> None:
+        if rounds % each == 0:
+            before(rng, rounds)
+        if rounds % every == 0:
+            turn(rng, rounds)
+
+    world.turn, world.every = both, math.gcd(each, every)
+    return world
 
 
 def _taste(world: World, link: str) -> Floats:

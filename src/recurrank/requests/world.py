@@ -6,6 +6,7 @@ depend on the group, and so may the segment that the request names.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -13,10 +14,16 @@ from typing import NamedTuple
 import numpy as np
 
 from recurrank._arrays import Floats, Ints
-from recurrank._compiled import hot
+from recurrank._compiled import hot, rare
 
 CHOSEN, POPULAR, LISTED = 0, 1, 2
 """How candidates are drawn from a group: all alike, by their popularity, or the groups in turn, whole."""
+TRIES = 8
+"""By popularity one item is drawn after the other, so many times as often as there are candidates; then the rest at once."""
+
+
+Turn = Callable[[np.random.Generator, int], None]
+"""What changes with time, with a random stream and the number of rounds so far."""
 
 
 @dataclass
@@ -55,7 +62,7 @@ class World:
     segments: list[str] | None = None
     contexts: Floats = field(default_factory=lambda: np.zeros((0, 0)))
     outer: bool = True
-    turn: Callable[[np.random.Generator, int], None] | None = None
+    turn: Turn | None = None
     every: int = 0
 
     @property
@@ -75,7 +82,9 @@ class Drawn(NamedTuple):
     items: Ints  # (L,) shuffled within groups as requests are drawn
     drawing: int
     order: Ints  # of the groups, where they come in turn
+    popularity: Floats  # (L,)
     cumulative: Floats  # (L,) of popularity
+    keys: Floats  # (n,)
     stamp: Ints  # (L,) the last request that drew an item
     leader: int
     contexts: Floats
@@ -104,7 +113,9 @@ def drawn(world: World, positions: int) -> Drawn:
         np.arange(items),
         world.drawing,
         world.order if len(world.order) else np.arange(len(world.start)),
+        np.asarray(world.popularity, np.float64),
         cumulative,
+        np.zeros(count),
         np.full(items, -1, np.int64),
         world.leader,
         np.ascontiguousarray(world.contexts, np.float64),
@@ -144,12 +155,16 @@ def draw(world: Drawn, rng: np.random.Generator) -> None:
             world.rows[first + i] = world.items[begin + i]
     else:
         i = first
-        while i < count:
+        for _ in range(TRIES * count):
+            if i == count:
+                break
             item = min(int(np.searchsorted(world.cumulative, rng.random())), len(world.cumulative) - 1)
             if world.stamp[item] != number and item != world.leader:
                 world.stamp[item] = number
                 world.rows[i] = item
                 i += 1
+        if i < count:
+            _rest(world, rng, i, number)
     visitor = int(rng.random() * world.contexts.shape[0]) if world.contexts.shape[0] > 0 else group
     for i in range(count):
         world.truth[i] = world.attraction[visitor if world.attraction.shape[0] > 1 else 0, world.rows[i]]
@@ -157,6 +172,28 @@ def draw(world: Drawn, rng: np.random.Generator) -> None:
         _join(world, visitor, count)
     world.about[COUNT], world.about[GROUP], world.about[VISITOR] = count, group, visitor
     world.about[NUMBER] += 1
+
+
+@rare
+def _rest(world: Drawn, rng: np.random.Generator, begin: int, number: int) -> None:
+    """Candidates from ``begin`` on, as if they were drawn one after the other by their popularity from those not drawn yet.
+
+    These are the items with the least -ln(u) / popularity, u uniform, in this order: arrival times of Poisson processes.
+    """
+    rows, keys, held = world.rows, world.keys, begin
+    for item in range(len(world.popularity)):
+        if world.stamp[item] == number or item == world.leader:
+            continue
+        key = -math.log(1 - rng.random()) / world.popularity[item]
+        if held < len(rows):
+            held += 1
+        elif key >= keys[held - 1]:
+            continue
+        i = held - 1
+        while i > begin and keys[i - 1] > key:
+            keys[i], rows[i] = keys[i - 1], rows[i - 1]
+            i -= 1
+        keys[i], rows[i] = key, item
 
 
 @hot

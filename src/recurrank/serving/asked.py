@@ -62,24 +62,31 @@ class Asked(NamedTuple):
         return items if self.features is None else len(self.features)
 
     def under(self, known: Stocked, positions: int) -> Asked:
-        """The same request under the rules of all slates, as far as its candidates allow; its own pins come first."""
+        """The same request under the rules of all slates, as far as its candidates allow; its own pins come first.
+
+        ValueError for a pin of an item that the rules exclude: nobody is shown it.
+        """
         rules, most = known.rules, positions if self.positions is None else self.positions
         if rules is NO_RULES or rules == NO_RULES:
             return self
+        banned = set(rules.exclude)
+        for item in self.pin.values():
+            if item in banned:
+                raise ValueError(f"pin: {item!r} is excluded by the rules of this ranker; pin another one")
         here: Container[Any] = known.stock.index if self.features is None else ()
         if self.candidates is not None:
             here = set(self.candidates)
-        taken, out = set(self.pin.values()), {*self.exclude, *rules.exclude}
+        taken, out = set(self.pin.values()), banned.union(self.exclude)
         highest = min(most, self.count(len(known.stock)) - sum(item in here for item in out))
         pins = {
             position: item
             for position, item in rules.pin.items()
             if item in here and item not in out and item not in taken and position < highest
         }
-        exclude = [*self.exclude, *(item for item in rules.exclude if item not in taken)]
         return self._replace(
-            exclude=exclude, pin={**pins, **self.pin}, positions=most, explore=min(self.explore, rules.explore)
-        )
+            exclude=[*self.exclude, *rules.exclude], pin={**pins, **self.pin}, positions=most,
+            explore=min(self.explore, rules.explore),
+        )  # fmt: skip
 
 
 def packed(shown: Answered, foreign: bool = False) -> bytes:

@@ -18,7 +18,7 @@ from msgspec import Meta
 
 from recurrank._arrays import Floats, Ints
 from recurrank.catalogue import Catalogue
-from recurrank.rankers.request import Name, as_rows, distinct
+from recurrank.rankers.request import Name, as_rows
 from recurrank.rankers.stock import Stock
 from recurrank.serving.events import Event, Kind
 from recurrank.serving.store.base import Store
@@ -186,8 +186,7 @@ def needed(stock: Stock, wanted: Wanted) -> ItemChanges:
     Removing an item that is not there, and adding one that is there with the same features, is nothing: a request that is
     repeated has no further effect.
     """
-    names = [*wanted.add, *wanted.change, *wanted.remove]
-    distinct("items", names)
+    _once(wanted)
     new, other = as_rows(wanted.add_features, stock.dim) if wanted.add else None, None
     if wanted.change:
         other = as_rows(wanted.change_features, stock.dim)
@@ -212,6 +211,18 @@ def needed(stock: Stock, wanted: Wanted) -> ItemChanges:
         add=[wanted.add[row] for row in add],
         add_features=b"" if new is None else new[add].astype("<f8").tobytes(),
     )
+
+
+def _once(wanted: Wanted) -> None:
+    """ValueError unless every item is named once."""
+    named = {"add": wanted.add, "change": wanted.change, "remove": wanted.remove}
+    if len(set().union(*named.values())) < sum(map(len, named.values())):
+        seen: dict[str, str] = {}
+        for field, names in named.items():
+            for row, name in enumerate(names):
+                if name in seen:
+                    raise ValueError(f"{field}[{row}]: {name!r} is in {seen[name]}, too; name each item once")
+                seen[name] = f"{field}[{row}]"
 
 
 def stocked_at(store: Store, ranker: int, origin: Catalogue, seq: int | None = None) -> Stocked:

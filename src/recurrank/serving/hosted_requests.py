@@ -55,7 +55,7 @@ class HostedRequestRanker(HostedStock):
         super().__init__(stored, spec, catalogue, fold, view, stocked)
 
     def _compile(self) -> None:
-        self.draw(Asked(features=np.zeros((1, self.catalogue.dim)), context=[0.0] * self._view.context))
+        self.draw(Asked(features=np.zeros((1, self.catalogue.dim)), context=[0.0] * self._view.context or None))
         if self._whole():
             self.draw()
         self.asked.clear()

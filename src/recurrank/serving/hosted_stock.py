@@ -107,8 +107,7 @@ class HostedStock(HostedRanker):
 
     def changed_to(self, stock: Stock) -> RequestRanker | Restocking:
         """:meth:`restocked` for a change that somebody asks for; ValueError if the items will not do."""
-        if isinstance(self._view, Restocking):
-            self._view.check_scale(stock)
+        self._view.check_scale(stock)
         return self.restocked(stock)
 
     def restocked(self, stock: Stock) -> RequestRanker | Restocking:

@@ -87,7 +87,10 @@ class Registry:
         """:meth:`get`, and Unavailable for a ranker whose log was altered."""
         hosted = self.get(name)
         if name in self.broken:
-            raise Unavailable(f"ranker {name!r}: its log cannot be folded ({self.broken[name]}); see `recurrank log verify`")
+            raise Unavailable(
+                f"ranker {name!r}: its log cannot be folded ({self.broken[name]}); if `recurrank log verify` finds it altered, "
+                "restore a backup, otherwise update recurrank; or delete the ranker and make it anew"
+            )
         return hosted
 
     def check_started(self) -> None:

@@ -11,6 +11,7 @@ from recurrank._arrays import Bools, Floats, Ints
 from recurrank._compiled import loop
 from recurrank.clicks.filtering import examined_given_clicks
 from recurrank.clicks.model import CASCADE, DOCUMENT, MIXTURE, ClickModel, ClickState, examine, sample
+from recurrank.clicks.optimum import BY_EXAMINATION, EXACT, FOUND, IN_CHAIN, Room, by_examination, indices, of_request, pick
 from recurrank.clicks.presets import make
 from recurrank.plugins import plainly
 from recurrank.rankers.dispatch import Calls
@@ -28,12 +29,12 @@ def play(
     state: Any, rng: np.random.Generator, world: Drawn, visitors: np.random.Generator, model: ClickState,
     users: np.random.Generator, by_group: Floats, segments: Ints, features: Floats, rows: Ints,
     shown: Shown, chosen: Ints, ideal: Ints,
-    clicks: Bools, chi: Floats, told: bool, totals: Floats, rounds: int,
+    clicks: Bools, chi: Floats, told: bool, how: int, room: Room, totals: Floats, rounds: int,
 ) -> int:  # fmt: skip
     """Up to ``rounds`` rounds, stopping after one that makes a decision due; how many were played, negative if one is due.
 
     ``features`` are those of all items, or of this request's candidates; ``rows`` says which are the candidates'. ``totals``
-    are regret and clicks; regret is in expectation, against the request's candidates in the order of their attraction.
+    are regret and clicks; regret is in expectation, against the best order of the request's candidates, found as ``how`` says.
     """
     positions, dim = len(chosen), shown.features.shape[1]
     for t in range(rounds):
@@ -49,6 +50,12 @@ def play(
         state.work.asks[0] = segments[group]
         choose(state, rng, features, rows, count, world.slots[:size], 1.0, chosen)
         best(world.truth, count, size, ideal, state.work)
+        if how == BY_EXAMINATION:
+            by_examination(model, size, ideal, room)
+        elif how == IN_CHAIN:
+            indices(model, count, room)
+            best(room.worth, count, count, room.order, state.work)
+            pick(room, count, size, ideal)
         examine(model, ideal[:size], chi)
         for k in range(size):
             totals[0] += chi[k] * world.truth[ideal[k]]
@@ -75,6 +82,7 @@ class RequestSimulation:
         round: how many rounds have been played.
         regret: so far, in expectation.
         clicked: clicks so far.
+        optimum: what regret is against: ``exact`` where no order of a request's candidates is better, or ``best found``.
 
     """
 
@@ -92,6 +100,8 @@ class RequestSimulation:
             raise ValueError(f"requests: {self.world.dim} features per candidate, but the ranker was made for {ranker.width}")
         self.stream = drawn(self.world, ranker.positions)
         self.model = _model(clicks, self.world.candidates, ranker.positions)
+        self._how, exact = of_request(self.model, ranker.positions)
+        self.optimum = EXACT if exact else FOUND
         self.users, self.visitors = stream(seed, "users", ranker.served), stream(seed, "requests", ranker.served)
         self.changes = stream(seed, "changes", ranker.served)
         self.round = 0
@@ -102,6 +112,7 @@ class RequestSimulation:
         k = ranker.positions
         self._shown = Shown(np.zeros((k, ranker.width)), np.ones(k, np.bool_), 0, np.ones(k))
         self._room = np.zeros(k, np.int64), np.zeros(k, np.int64), np.zeros(k, np.bool_), np.zeros(k)
+        self._ideal = Room.of(self.world.candidates, k)
         ranker.make_room(self.world.candidates)
 
     @property
@@ -145,7 +156,7 @@ class RequestSimulation:
         return play(
             state, rng, self.stream, self.visitors, self.model, self.users, self._by_group,
             self._segments, features, rows, self._shown, chosen, ideal, clicks, chi, bool(getattr(self.ranker, "told", False)),
-            self._totals, rounds,
+            self._how, self._ideal, self._totals, rounds,
         )  # fmt: skip
 
 

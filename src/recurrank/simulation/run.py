@@ -93,6 +93,10 @@ def simulate(
     rounds = as_count("rounds", rounds)
     marks = _checkpoints(rounds, checkpoints)
     if requests is not None:
+        if model is not None and clicks is not None:
+            raise ValueError(
+                "model: requests bring their own attractions, so that this has no effect beside clicks; leave it out"
+            )
         return _requests(ranker, model if clicks is None else clicks, requests, rounds, seed, marks, progress)
     if model is None or clicks is not None:
         raise ValueError("model: give a click model over the ranker's items, or requests and clicks")
@@ -127,7 +131,7 @@ def _requests(
         if progress is not None:
             progress(simulation.round)
     simulation.advance(rounds)
-    return Run(marks, regret, clicked, watch.seconds)
+    return Run(marks, regret, clicked, watch.seconds, simulation.optimum)
 
 
 def _checkpoints(rounds: int, given: ArrayLike | None) -> Ints:

@@ -20,10 +20,11 @@ from recurrank._compiled import hot
 from recurrank.catalogue import Catalogue
 from recurrank.catalogue.rows import one_thread
 from recurrank.rankers.engines.request_calls import register_requests
-from recurrank.rankers.engines.requests import Shown, Work, best, dot, learn_of_catalogue, scores
+from recurrank.rankers.engines.requests import Shown, Work, best, dot, learn_of_catalogue, scores, usable
+from recurrank.rankers.engines.solving import solved, spread
 from recurrank.rankers.options import Option
 from recurrank.rankers.ranker import Buffer, Seed, register_state
-from recurrank.rankers.request_ranker import ContextSize, Dim, Interactions, RequestRanker
+from recurrank.rankers.request_ranker import ContextSize, Dim, Interactions, RequestRanker, finite
 from recurrank.rankers.states import flatten, unflatten
 
 ALL, FIRST, EXAMINED, UNTIL_CLICK = range(4)
@@ -89,7 +90,7 @@ def take(state: State, shown: Shown, clicks: Bools) -> bool:
     """V += w^2 x x' / sigma^2 for the positions believed in."""
     belief, dim = int(state.numbers[BELIEF]), shown.features.shape[1]
     for k in range(len(clicks)):
-        if shown.free[k]:
+        if shown.free[k] and usable(shown.features, k):
             w = state.examination[k] if belief == EXAMINED else 1.0
             state.shown[k] += max(dot(shown.features, k, state.theta, 1.0), 0.0)
             state.clicks[k] += clicks[k]
@@ -181,15 +182,15 @@ class LinearRequests(RequestRanker):
         """Theta, the root of its covariance, and what is believed of positions."""
         state, answers = self.state, int(self.state.clock[ANSWERS])
         whole = state.moments + np.tril(state.moments, -1).T + self.ridge * np.eye(len(state.theta))
-        state.theta[:] = np.linalg.solve(whole, state.sums)
-        state.spread[:] = np.linalg.inv(np.linalg.cholesky(whole))
+        state.theta[:] = solved(whole, state.sums)
+        state.spread[:] = spread(whole)
         if self.belief == EXAMINED:  # clicks at k over the attraction shown there, relative to position 1, falling
             rate = np.where(state.shown > 5, state.clicks / np.maximum(state.shown, 5), state.examination)
             state.examination[:] = np.minimum.accumulate(np.clip(rate / max(rate[0], 1e-3), 0.01, 1.0))
         if self.optimistic:
             # beta = sqrt(ln(det V / (lambda^d delta^2))) + sqrt(lambda), delta = 1 / sqrt(T)
             volume = float(np.linalg.slogdet(whole)[1]) - len(whole) * math.log(self.ridge)
-            state.numbers[WIDTH] = math.sqrt(volume + math.log(self.rounds)) + math.sqrt(self.ridge)
+            state.numbers[WIDTH] = math.sqrt(max(volume, 0.0) + math.log(self.rounds)) + math.sqrt(self.ridge)
         state.clock[NEXT] = answers + min(MOST, max(LEAST, int(GROW * answers)))
         self._shortlist()
 
@@ -197,7 +198,7 @@ class LinearRequests(RequestRanker):
         return {"due": self.due}, dict(flatten(self.state, self.from_catalogue))
 
     def unpack(self, values: dict[str, Any], arrays: dict[str, np.ndarray[Any, Any]]) -> None:
-        self.state = unflatten(self.state, self.from_catalogue, arrays)
+        self.state = finite(unflatten(self.state, self.from_catalogue, arrays))
         self.make_room(len(self.state.short))
         self.due = values["due"]
 

@@ -22,6 +22,7 @@ from recurrank.rankers.engines.requests import (
     dot,
     learn_of_catalogue,
     scores,
+    usable,
 )
 from recurrank.rankers.ranker import Buffer
 
@@ -30,7 +31,7 @@ EXPLORE, PAY = 0.2, 0.025
 LEAST_CLICKS, MOST_CLICKS = 0.02, 0.9
 """The least and the largest probability of a click that variances are computed from."""
 ANSWERS, NEXT, KEPT, AGAIN, ESTIMATED = 0, 1, 2, 3, 4
-CONSTANT, LINK, TOLD = 0, 1, 2
+CONSTANT, LINK, TOLD, DISCOUNT = 0, 1, 2, 3
 
 
 class Kept(NamedTuple):
@@ -60,7 +61,12 @@ class Menu(NamedTuple):
 
 
 class State(NamedTuple):
-    """G strata, S samples; nothing depends on the number of items but their features."""
+    """G strata, S samples; nothing depends on the number of items but their features.
+
+    With a discount, an answer counts discount^-n where n answers have come since the last estimate, which multiplies all by
+    discount^n: the newest then counts 1, the one before it discount, and so on. So do moments and sums, and what is counted by
+    position.
+    """
 
     features: Floats  # (L, d) of the catalogue
     short: Ints  # (M,) the items of the catalogue that matter until the next estimate
@@ -73,9 +79,10 @@ class State(NamedTuple):
     worth: Floats  # (K,) W_k
     shown: Floats  # (K,) predicted attraction shown at each position
     clicks: Floats  # (K,)
+    answered: Floats  # (K,) answers in which each position showed an item that was not pinned
     cuts: Floats  # (K, 3) where thirds of the summed attraction above begin, and its mean
     account: Floats  # (1,)
-    numbers: Floats  # (3,) the constant feature, the link, whether answers come with P(examined | slate, clicks above)
+    numbers: Floats  # (4,) the constant feature, the link, whether P(examined | slate, clicks above) is told, the discount
     clock: Ints  # (5,) answers; when to estimate next; answers kept; when to linearise next; answers at the last estimate
     kept: Kept
     menu: Menu
@@ -158,20 +165,25 @@ def take(state: State, shown: Shown, clicks: Bools) -> bool:
     link, constant, dim = int(state.numbers[LINK]), state.numbers[CONSTANT], shown.features.shape[1]
     last, above, answers = -1, 0.0, state.clock[ANSWERS]
     rates = 0.05 / math.sqrt(1 + 0.01 * answers), 1 / min(answers + 1, 1000)
-    keep = state.clock[KEPT] if state.clock[KEPT] < len(state.kept.clicks) else -1
+    keep, unit = state.clock[KEPT] if state.clock[KEPT] < len(state.kept.clicks) else -1, 1.0
+    if state.numbers[DISCOUNT] < 1:
+        unit = state.numbers[DISCOUNT] ** (state.clock[ESTIMATED] - answers - 1.0)
     for k in range(len(clicks)):
-        score = dot(shown.features, k, state.theta, constant)
+        sound = usable(shown.features, k)
+        score = dot(shown.features, k, state.theta, constant) if sound else 0.0
         mu = max(attraction(score, link), 0.0)
+        learned = sound and shown.free[k]
         third = _third(state, k, above, rates)
         g, known = _stratum(positions, shown.segment, k, last, third), 1.0
         if state.numbers[TOLD] > 0:
             g, known = 0, shown.examined[k]
-        if shown.free[k]:
-            _add(state, shown.features, k, g, score, mu, clicks[k], known)  # its weight depends on earlier clicks alone
-            state.shown[k] += mu
-            state.clicks[k] += clicks[k]
+        if learned:
+            _add(state, shown.features, k, g, score, mu, clicks[k], known, unit, unit)  # weighted by earlier clicks alone
+            state.shown[k] += unit * mu
+            state.clicks[k] += unit * clicks[k]
+            state.answered[k] += unit
         if keep >= 0:
-            state.kept.stratum[keep, k] = g if shown.free[k] else -1
+            state.kept.stratum[keep, k] = g if learned else -1
             state.kept.clicks[keep, k], state.kept.examined[keep, k] = clicks[k], known
             for p in range(dim):
                 state.kept.rows[keep, k, p] = shown.features[k, p]
@@ -202,16 +214,20 @@ def _third(state: State, k: int, above: float, rates: tuple[float, float]) -> in
 
 
 @inner
-def _add(state: State, features: Floats, k: int, g: int, score: float, mu: float, clicked: bool, known: float) -> None:
+def _add(
+    state: State, features: Floats, k: int, g: int, score: float, mu: float, clicked: bool, known: float, unit: float,
+    weight: float,
+) -> None:  # fmt: skip
     """V_g += w y y', b_g += w y click;  y = x, or where attraction is logistic (o, f) = (mu - f'theta, mu (1 - mu) x).
 
-    All of it times ``known``, what is known of the examination; 1 where nothing is.
+    y is times ``known``, what is known of the examination; 1 where nothing is. ``unit`` is what a new answer counts,
+    ``weight`` what this one does.
     """
     y, size = state.work.row, state.work.row.shape[0]
-    # w = 1 / p (1 - p),  p = max(s_g mu, half the click rate of k, 0.02), the rate beginning at 1/5; at most 0.9
-    p = max(state.scale[g] * known * mu, 0.5 * (state.clicks[k] + 2) / (state.clock[ANSWERS] + 10), LEAST_CLICKS)
-    p = min(p, MOST_CLICKS)
-    w = 1 / (p * (1 - p))
+    # w = weight / p (1 - p),  p = max(s_g mu, half the click rate of k, 0.02), the rate beginning at 1/5; at most 0.9
+    rate = (state.clicks[k] + 2 * unit) / (state.answered[k] + 10 * unit)
+    p = min(max(state.scale[g] * known * mu, 0.5 * rate, LEAST_CLICKS), MOST_CLICKS)
+    w = weight / (p * (1 - p))
     slope, start = known, 0
     if int(state.numbers[LINK]) == LOGISTIC:
         slope, start = known * mu * (1 - mu), 1
@@ -230,17 +246,18 @@ def _add(state: State, features: Floats, k: int, g: int, score: float, mu: float
 
 @hot
 def again(state: State) -> None:
-    """Linearise the kept answers anew, at the present theta."""
+    """Linearise the kept answers anew, at the present theta; they are all that there are."""
     state.moments[:] = 0.0
     state.sums[:] = 0.0
     link, constant = int(state.numbers[LINK]), state.numbers[CONSTANT]
     for r in range(state.clock[KEPT]):
+        weight = state.numbers[DISCOUNT] ** (state.clock[KEPT] - 1.0 - r)
         for k in range(state.kept.stratum.shape[1]):
             g = state.kept.stratum[r, k]
             if g >= 0:
                 score = dot(state.kept.rows[r], k, state.theta, constant)
                 mu, known = attraction(score, link), state.kept.examined[r, k]
-                _add(state, state.kept.rows[r], k, g, score, mu, state.kept.clicks[r, k], known)
+                _add(state, state.kept.rows[r], k, g, score, mu, state.kept.clicks[r, k], known, 1.0, weight)
 
 
 @hot

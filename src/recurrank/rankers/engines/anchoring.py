@@ -26,6 +26,7 @@ import numpy as np
 
 from recurrank._arrays import Floats, Ints
 from recurrank._compiled import compiled
+from recurrank.rankers.engines.solving import factor, solved
 
 THIRDS = 3
 PRIOR = (10.0, 20.0, 10.0, 40.0, 80.0)
@@ -92,7 +93,7 @@ def estimate(
     anchor_sums = sums[first].sum(0)[offset:]
     if offset:
         anchor_sums = anchor_sums - anchor_moments[1:, 0]
-    anchor = np.linalg.solve(anchor_information, anchor_sums)
+    anchor = solved(anchor_information, anchor_sums)
     used = np.flatnonzero(~first & (moments[:, -1, -1] + moments[:, offset, offset] > 0))
     scales = np.ones(count)
     if not len(used):
@@ -104,7 +105,7 @@ def estimate(
         s_e, r_e, j_e = profiled(moments, sums, used, strata.clicked, strata.levels, phi, offset, scales)
         # a step of Newton's method on theta, the scales following
         slope = anchor_information @ theta - anchor_sums + (1 / f) @ (s_e @ theta - r_e)
-        step = np.linalg.solve(anchor_information + j_e[0] / f[0] + j_e[1] / f[1], slope)
+        step = solved(anchor_information + j_e[0] / f[0] + j_e[1] / f[1], slope)
         if turn == turns or slope @ step <= NEAR:
             break
         theta = theta - step
@@ -203,12 +204,12 @@ def _least_inflation(anchor: Floats, information: Floats, s: Floats, r: Floats, 
     At f = 1 that is D'J_A D - D'J_A (J_A + J_e)^-1 J_A D. Where it exceeds the limit: with J_A = L L' and
     L^-1 J_e L^-T = Q diag(lambda) Q' it is sum_i q_i^2 lambda_i / (f + lambda_i), q = Q'L'D.
     """
-    differ = anchor - np.linalg.solve(s + 1e-6 * np.eye(len(anchor)), r)
+    differ = anchor - solved(s + 1e-6 * np.eye(len(anchor)), r)
     image = information @ differ
-    if differ @ image - image @ np.linalg.solve(information + j, image) <= limit:
+    if differ @ image - image @ solved(information + j, image) <= limit:
         return 1.0
-    root = np.linalg.cholesky(information)
-    half = np.linalg.solve(root, np.linalg.solve(root, j).T)
+    root = factor(information)
+    half = solved(root, solved(root, j).T)
     values, vectors = np.linalg.eigh((half + half.T) / 2)
     values = np.maximum(values, 0.0)
     squares = (vectors.T @ (root.T @ differ)) ** 2
@@ -227,7 +228,7 @@ def _checked(
 ) -> tuple[Floats, Floats]:
     """Theta, and f raised until theta stays within the anchor's ellipsoid."""
     for _ in range(RAISES):
-        theta = np.linalg.solve(information + s[0] / f[0] + s[1] / f[1], sums + (1 / f) @ r)
+        theta = solved(information + s[0] / f[0] + s[1] / f[1], sums + (1 / f) @ r)
         apart = theta - anchor
         if apart @ information @ apart <= limit:
             return np.asarray(theta), f

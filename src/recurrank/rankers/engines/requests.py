@@ -16,6 +16,7 @@ import numpy as np
 from recurrank._arrays import Bools, Floats, Ints
 from recurrank._compiled import hot, inner, natural, rare
 from recurrank.rankers.ranker import Buffer
+from recurrank.rankers.request import LARGEST
 
 LINEAR, LOGISTIC = 0, 1
 LINKS = ("linear", "logistic")
@@ -93,6 +94,15 @@ def scores(features: Floats, rows: Ints, count: int, theta: Floats, constant: fl
     """The score of each of the first ``count`` candidates, which are ``rows`` of the features."""
     for i in range(count):
         out[i] = dot(features, rows[i], theta, constant)
+
+
+@inner
+def usable(features: Floats, row: int) -> bool:
+    """Whether learning can add up the squares of these features; logs of versions that did not check may have others."""
+    found = True
+    for p in range(features.shape[1]):
+        found &= abs(features[row, p]) <= LARGEST
+    return found
 
 
 @rare

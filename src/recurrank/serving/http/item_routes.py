@@ -67,8 +67,8 @@ def item_routes(service: Service, decoder: Decoder) -> list[Route]:
     async def set_rules(request: Request) -> Answer:
         """Replace the rules of all slates of a ranker of requests. Once it is answered every server follows them.
 
-        An excluded item is never shown; a pinned one stands at its position wherever it is a candidate; `explore` limits
-        what any request may explore.
+        An excluded item is never shown, and a request that pins it is answered with 400; a pinned one stands at its position
+        wherever it is a candidate; `explore` limits what any request may explore.
         """
         rules = _read_rules(request.body)
         version = await asyncio.to_thread(service.set_rules, request.parameters[0], rules)
