@@ -19,10 +19,12 @@ COLOURS = 256
 """Of a picture: pages have few, and files so are a third of the size."""
 
 
-def keep(page: Any, name: str, height: int) -> None:
+def keep(page: Any, name: str, height: int | None = None) -> None:
+    """The upper part of a page, or all of it."""
     from PIL import Image
 
-    whole = Image.open(io.BytesIO(page.screenshot(clip={"x": 0, "y": 0, "width": 1280, "height": height}, full_page=True)))
+    clip = {"clip": {"x": 0, "y": 0, "width": 1280, "height": height}} if height else {}
+    whole = Image.open(io.BytesIO(page.screenshot(**clip, full_page=True)))
     path = IMAGES / name
     whole.convert("RGB").quantize(COLOURS, dither=Image.Dither.NONE).save(path, optimize=True)
     print(f"{path.name}: {path.stat().st_size / 1024:.0f} KB")
@@ -47,7 +49,7 @@ def playground_of_requests(page: Any, url: str) -> None:
     page.locator("#run").click()
     page.locator("body[data-run=done]").wait_for(timeout=300_000)
     page.wait_for_timeout(800)
-    keep(page, "playground-requests.png", 1600)
+    keep(page, "playground-requests.png")
 
 
 def main(learn: float = 60.0, only: str = "") -> None:
@@ -69,7 +71,7 @@ def main(learn: float = 60.0, only: str = "") -> None:
                 page = browser.new_page(viewport={"width": 1280, "height": 900}, color_scheme=scheme)
                 page.goto(url)
                 page.locator("#rankers tr").nth(1).wait_for()
-                keep(page, f"dashboard{ending}.png", 640)
+                keep(page, f"dashboard{ending}.png", 680)
                 page.goto(f"{url}/rankers/demo")
                 page.locator("#by-position.js-plotly-plot .main-svg").first.wait_for()
                 page.wait_for_timeout(500)
@@ -82,7 +84,7 @@ def main(learn: float = 60.0, only: str = "") -> None:
                 page.locator("#run").click()
                 page.locator("body[data-run=done]").wait_for(timeout=120_000)
                 page.wait_for_timeout(800)
-                keep(page, "playground.png", 1600)
+                keep(page, "playground.png")
             browser.close()
     finally:
         served.terminate()

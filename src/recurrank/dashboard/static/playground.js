@@ -54,8 +54,9 @@ function redraw() {
     name, mode: "lines", line: { width: 2.5, color: colour(name) },
     hovertemplate: "%{y:,.0f} clicks lost after %{x:,.0f} rounds<extra>%{fullData.name}</extra>",
   }));
+  const axis = { type, tickformat: "~s", dtick: type === "log" ? "D2" : undefined }; // D2: at 1, 2 and 5 times powers of ten
   const range = type === "linear" ? { range: [0, run.start.rounds] } : {};
-  return draw(byId("regret"), traces, { xaxis: { title: { text: "rounds" }, tickformat: "~s", type, ...range }, yaxis: { title: { text: "regret, in clicks" }, type }, showlegend: true });
+  return draw(byId("regret"), traces, { xaxis: { title: { text: "rounds" }, ...axis, ...range }, yaxis: { title: { text: "regret, in clicks" }, ...axis }, showlegend: true });
 }
 
 function results() {
