@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,7 +15,7 @@ from recurrank.logs.evaluate.policy import policy_of
 from recurrank.logs.evaluate.result import Estimate
 from recurrank.logs.evaluate.weighting import Weighing, doubly_robust, weighted
 from recurrank.logs.evaluate.weights import Refused
-from recurrank.logs.reading import Log, pages_only, read
+from recurrank.logs.reading import pages_only, read
 
 ASSUMES = {
     "iips": "a click depends on the item and its position only",
@@ -76,7 +75,7 @@ class Evaluation:
 
 @threadpool_limits.wrap(limits=1, user_api="blas")  # type: ignore[untyped-decorator]  # its threads would wait busily
 def evaluate(
-    log: Log | str | Path,
+    log: Any,
     policy: str | Sequence[str],
     estimators: str | Sequence[str] | None = None,
     *,
@@ -87,8 +86,8 @@ def evaluate(
     """What a policy would have earned on a log, in clicks per page.
 
     Args:
-        log: a file, or :class:`~recurrank.logs.sessions.Sessions`. Weights need its ``propensity``, and for rips and
-            cascade-dr its ``conditional``, or ``propensity`` and ``joint`` where it follows from them.
+        log: a file, a data frame, or :class:`~recurrank.logs.sessions.Sessions`. Weights need its ``propensity``, and for
+            rips and cascade-dr its ``conditional``, or ``propensity`` and ``joint`` where it follows from them.
         policy: "shown", "order:a,b,c", "order:FILE", "scores:FILE.csv", "ranker:NAME", or item ids in order.
         estimators: names, or one text separated by commas; by default all but "direct", and on
             logs of more than 200,000 pages "position": they fit models.

@@ -19,7 +19,7 @@ from recurrank.clicks.fitted import Fitted, write
 from recurrank.clicks.model import ClickModel
 from recurrank.logs.fit.click_models import by_query, click_model
 from recurrank.logs.fit.models import NAMES, FittedModel, Pages, fit_counts, fit_model, held_out, pages_of, with_tails
-from recurrank.logs.reading import Log, read
+from recurrank.logs.reading import read
 from recurrank.logs.sessions import Counts, Pairs, Sessions
 from recurrank.rankers.prior import Prior
 
@@ -209,10 +209,10 @@ def _first_examined(fitted: FittedModel, query: int) -> float:
 
 
 def fit(
-    log: Log | str | Path,
+    log: Any,
     models: str | Sequence[str] = NAMES,
     *,
-    test: Log | str | Path | None = None,
+    test: Any = None,
     split: str | None = None,
     share: float = 0.25,
     shared: bool = False,
@@ -222,7 +222,8 @@ def fit(
     """Fit click models to a log and say which explains it best.
 
     Args:
-        log: a file, or :class:`~recurrank.logs.sessions.Sessions`. Where it says what was on the screen, the rest is left out.
+        log: a file, a data frame, or :class:`~recurrank.logs.sessions.Sessions`. Where it says what was on the screen,
+            the rest is left out.
         models: which of pbm, cm, dcm, sdbn, dbn, ccm and ubm; names, or one text separated by commas.
         test: a log to test on. Without it, ``split`` makes one.
         split: "time" (the last pages; the default where the log has times), "random" (the default elsewhere), or "none":
