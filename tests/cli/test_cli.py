@@ -124,7 +124,10 @@ def test_paper_json_is_the_contract(call, tmp_path):
     assert "2 of 2 runs were finished before" in err
     code, out, _ = call(*arguments)
     assert "recurrank" in out
+    assert "1 % of the paper's rounds: its numbers do not apply." in out
     assert "report:" in out
+    assert "nothing was written" not in out
+    assert "nothing was written" in call(*arguments[:-2])[1]
 
 
 def test_movielens_from_ratings_to_a_run(call, tmp_path):
@@ -249,3 +252,22 @@ main(["serve"])
     done = subprocess.run([sys.executable, "-c", blocked], capture_output=True, text=True, check=False, timeout=60)
     assert done.returncode == 2
     assert done.stderr.strip() == "recurrank: msgspec is not installed; this command needs pip install 'recurrank[serve]'"
+
+
+@pytest.mark.parametrize("group", ["keys", "log"])
+def test_lists_of_commands_have_whole_sentences(call, group):
+    code, out, _ = call(group, "--help")
+    assert code == 0
+    assert "..." not in out.partition("Commands:")[2]
+
+
+def test_the_table_of_click_models_fits_a_narrow_terminal(call, monkeypatch):
+    from rich.console import Console
+
+    from recurrank.clicks.presets import names
+
+    monkeypatch.setattr("recurrank.cli.clicks.console", lambda: Console(width=80))
+    _, out, _ = call("clicks")
+    assert all(f" {name} " in out for name in names())
+    assert "\u2026" not in out
+    assert max(map(len, out.splitlines())) <= 80

@@ -8,7 +8,7 @@ from tests.experiments.made import made_result
 
 from recurrank.experiments import paper
 from recurrank.experiments.experiment import parse_rankers, run_one
-from recurrank.experiments.flow import draw_flow, flow_of
+from recurrank.experiments.flow import _key, draw_flow, flow_of
 from recurrank.experiments.runner import run
 from recurrank.experiments.summary import growth, summary
 
@@ -142,3 +142,16 @@ def test_flow_chart_has_every_block(tmp_path):
         assert box.phase == parent.phase + 1
     draw_flow(boxes, 8, ranker.served, tmp_path / "flow.svg")
     assert (tmp_path / "flow.svg").read_text().count("items") >= 1
+
+
+def test_what_the_paper_found_is_said_of_its_own_rounds_and_rankers_only():
+    whole, short, others = paper.suite().report, paper.suite(rounds_scale=0.01).report, paper.suite(rankers="random").report
+    assert set(whole.remarks) == {"cascade", "position", "movielens"}
+    assert "numbers are beside ours" in whole.lead
+    assert (short.remarks, others.remarks) == ({}, {})
+    assert short.lead.endswith("1 % of the paper's rounds: its numbers do not apply.")
+
+
+def test_the_chart_has_a_key():
+    said = [handle.get_label() for handle in _key()]
+    assert said == ["finished", "open", "open, its item is found", "it explores above this line", "phase", "position, from 1"]

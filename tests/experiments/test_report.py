@@ -179,3 +179,13 @@ def test_many_curves_leave_room_for_the_panel():
     assert said == ["23 others", *(f"ranker-{i}" for i in range(29, 22, -1))]
     [panel] = regret_figure({"few": curves[:3]}).axes
     assert [text.get_text() for text in panel.get_legend().get_texts()] == ["ranker-0", "ranker-1", "ranker-2"]
+
+
+def test_a_bound_does_not_flatten_the_rankers():
+    from recurrank.experiments.figures import BOUND, regret_figure
+    from recurrank.experiments.summary import Curve
+
+    rounds = np.arange(1, 11)
+    curves = [Curve("random", rounds, rounds * 1.0, None), Curve(BOUND, rounds, rounds * 1e6, None)]
+    with_bound, without = regret_figure({"a": curves, "b": curves[:1]}).axes
+    assert (with_bound.get_yscale(), without.get_yscale()) == ("log", "linear")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import itertools
+from contextlib import redirect_stdout
 from math import perm
 
 import numpy as np
@@ -208,3 +210,23 @@ def test_conditional_probabilities_answer_for_blocks():
         assert abs(row.value - model.expected([1, 0, 2, 3]).sum()) < 4 * row.error
     unknown = Sessions(log.query, log.items, log.clicks, ["q"], IDS, propensity=log.propensity, joint=log.joint)
     assert "do not follow" in evaluate(unknown, ["b", "a", "c", "d"], "rips").rows[0].refused
+
+
+def test_a_policy_that_leaves_positions_empty_is_noted():
+    log = uniform_log(2000)
+    [note] = evaluate(log, ["c"], "iips").notes
+    assert note.startswith("the policy fills 1 of 2 positions on 100% of the pages, and earns nothing at the others")
+    assert note.endswith(f"at those that it fills: {log.clicks[:, 0].mean():.4f} clicks per page")
+    assert evaluate(log, ["c", "a"], "iips").notes == []
+    assert evaluate(every_page(), ["c", "a"], "iips").notes == ["no clicks in the log"]
+
+
+def test_a_reason_is_said_once():
+    from recurrank.cli.evaluate import _print
+
+    log = uniform_log(2000, propensity=None, joint=None)
+    out = io.StringIO()
+    with redirect_stdout(out):
+        _print(evaluate(log, ["c", "a"]))
+    refusals = [line.partition(" refused: ")[0] for line in out.getvalue().splitlines() if " refused: " in line]
+    assert refusals == ["iips, sn-iips", "rips, sn-rips, cascade-dr"]

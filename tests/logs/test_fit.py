@@ -323,7 +323,9 @@ def test_a_report_says_which_model_how_sure_and_what_it_implies():
     assert found.verdict().startswith("pbm explains a random 25% of the pages best; ")
     assert found.assumptions()["cm"] == "satisfies the paper's assumptions"
     assert found.examination("cm")[0] == 1
-    assert len(found.figure().axes) == 2
+    left, right = found.figure().axes
+    assert (left.get_ylabel(), right.get_ylabel()) == ("perplexity", "probability of examination")
+    assert len({(line.get_marker(), line.get_linestyle()) for line in left.lines}) == len(found.rows)
     assert found.to_frame()["model"].tolist() == [row.model for row in found.rows]
 
 
@@ -361,3 +363,10 @@ def test_an_extrapolated_climb_ends_where_plain_em_does():
     for _ in range(3000):
         plain = climb._step(model, plain)[1]
     assert way.objective[-1] >= climb._step(model, plain)[0] - 1e-6
+
+
+def test_a_log_without_clicks_is_refused():
+    items = np.array([[0, 1], [1, 0]], np.int32)
+    log = Sessions(np.zeros(2, np.int32), items, np.zeros((2, 2), np.uint8), ["q"], ["a", "b"])
+    with pytest.raises(ValueError, match="log: no clicks in it"):
+        fit(log)

@@ -137,11 +137,11 @@ def test_counts_are_read_and_cannot_be_imported(tmp_path):
 
 BAD_PAGES = [
     (("q", ["a", "b"], [1]), "row 2, column 'clicks': 1 values for 2 items"),
-    (("q", ["a", "a"], [1, 0]), "row 2, column 'items': an item stands twice"),
+    (("q", ["a", "a"], [1, 0]), "row 2, column 'doc_ids': 'a' stands twice"),
     (("q", ["a", "b"], [2, 0]), "row 2, column 'clicks': 2 is neither 0 nor 1"),
-    (("q", [], []), "row 2, column 'items': empty"),
-    (("q", ["a", None], [1, 0]), "row 2, column 'items': an item is missing"),
-    ((None, ["a"], [1]), "row 2, column 'query': missing"),
+    (("q", [], []), "row 2, column 'doc_ids': empty"),
+    (("q", ["a", None], [1, 0]), "row 2, column 'doc_ids': an item is missing"),
+    ((None, ["a"], [1]), "row 2, column 'query_id': missing"),
 ]
 
 
@@ -161,9 +161,9 @@ def test_a_bad_page_is_named_with_row_and_column(page, said, tmp_path):
     ("line", "said"),
     [
         ("1,hats,b,x,0", "row 5, column 'position': 'x' is not a whole number"),
-        ("1,hats,b,2,0", "row 5, column 'position': '2' stands twice on its page"),
+        ("1,hats,b,2,0", "row 6, column 'position': '2' stands twice on its page"),
         ("1,hats,b,1,7", "row 5, column 'click': '7' is neither 0 nor 1"),
-        ("1,hats,b,1", "4 cells, but the heading has 5"),
+        ("1,hats,b,1", "row 5: 4 cells, but the heading has 5"),
     ],
 )
 def test_a_bad_row_of_a_long_table_is_named(line, said, tmp_path):
@@ -310,7 +310,14 @@ def test_tables_as_others_write_them(content, tmp_path):
     ("content", "said"),
     [
         (f"{HEADING}\n7,q,,1,0\n", "row 2, column 'item': '' is missing"),
-        (f"{HEADING}\n7,q,a,1,0\n8,q,a,1,0\n7,q,b,2,1\n", "row 4, column 'position': '2' .* rows of a page stand together"),
+        (
+            f"{HEADING}\n7,q,a,1,0\n8,q,a,1,0\n7,q,b,2,1\n",
+            "row 4, column 'position': '2' is on a page whose rows .*; sort the file by session, pos",
+        ),
+        (f"{HEADING}\n7,q,a,1,0\n8,q,a,5,0\n8,q,b,6,0\n", "row 3, column 'position': '5' is the first on its page"),
+        (f"{HEADING}\n7,q,a,1,0\n7,q,a,2,0\n", "rows 2 to 3, column 'item': 'a' stands twice on the page"),
+        (f"{HEADING}\n7,q,a,1,0\n\n7,q,b,2,0\n7,q,c,3\n", "row 4: 4 cells, but the heading has 5"),
+        (f"{HEADING}\n7,q,a,1,0\n7,q,b,2,0,9\n", "row 3: 6 cells, but the heading has 5"),
         (f"{HEADING},propensity\n7,q,a,1,0,0.5\n7,q,b,2,1,\n", "column 'propensity': a value is missing"),
         (f"{HEADING}\n", "no pages in it"),
     ],
@@ -400,3 +407,39 @@ def test_what_was_seen_comes_along_and_the_rest_is_not_fitted_to(tmp_path):
     bare = read(as_lists(tmp_path / "bare.parquet"))
     assert bare.seen is None
     assert bare.on_screen() is bare
+
+
+@pytest.mark.parametrize("text", [f"{HEADING}\n1,caf\u00e9,a,1,0\n".encode("latin-1"), f"{HEADING}\n".encode("utf-16")])
+def test_other_encodings_are_named(tmp_path, text):
+    path = tmp_path / "log.csv"
+    path.write_bytes(text)
+    with pytest.raises(ValueError, match=r"not UTF-8 \(perhaps (ISO-8859-1|UTF-16)\); convert it"):
+        read(path)
+
+
+def test_a_data_frame_is_a_log(tmp_path):
+    pandas = pytest.importorskip("pandas")
+    wide = pandas.DataFrame(PAGES, columns=["query", "items", "clicks"])
+    long = pandas.read_csv(as_long(tmp_path / "log.csv"))
+    expected = read(as_lists(tmp_path / "log.parquet"))
+    for table in (wide, pa.Table.from_pandas(wide), long, long.astype({"query": "category", "item": "category"})):
+        found = read(table)
+        assert found.items.tolist() == expected.items.tolist()
+        assert found.clicks.tolist() == expected.clicks.tolist()
+        assert [found.query_ids, found.item_ids] == [expected.query_ids, expected.item_ids]
+    counted = read(pandas.DataFrame({"item": ["a"], "position": [0], "impressions": [3], "clicks": [1]}))
+    assert isinstance(counted, Counts)
+
+
+@pytest.mark.parametrize(
+    ("log", "said"),
+    [
+        (None, "log: NoneType is not a log; give a file, a data frame"),
+        ([1], "log: list is not a log"),
+        (pa.table({"a": [1]}), "log: columns a; a log has query"),
+        (pa.table({"query": ["q"], "items": [["a", "a"]], "clicks": [[0, 1]]}), "log: row 1, column 'items': 'a' stands twice"),
+    ],
+)
+def test_what_is_no_log_is_refused(log, said):
+    with pytest.raises(ValueError, match=said):
+        read(log)

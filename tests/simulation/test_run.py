@@ -138,11 +138,19 @@ def test_what_a_compiled_ranker_of_the_users_draws_is_checked(order, line):
         ({"checkpoints": [101]}, "checkpoints"),
         ({"model": rr.clicks.Cascade([0.5, 0.5])}, "model"),
         ({"model": rr.clicks.PositionBased([0.5] * 3, [1.0])}, "model"),
+        ({"model": "position-based"}, "model: 'position-based' is a name; give rr.clicks.PositionBased"),
+        ({"model": np.eye(3)}, "model: ndarray is not a click model; give rr.clicks"),
     ],
 )
 def test_bad_input(change, field):
     ranker = rr.RecurRank(np.eye(3), positions=2, rounds=100, seed=0)
     before = ranker.save()
-    with pytest.raises(ValueError, match=rf"^{field}: "):
+    with pytest.raises(ValueError, match=rf"^{field}\b"):
         rr.simulate(ranker, **{"model": rr.clicks.Cascade([0.5] * 3), "rounds": 100, **change})
     assert ranker.save() == before
+
+
+def test_arguments_in_the_wrong_order_are_named():
+    ranker, model = rr.RecurRank(np.eye(3), positions=2, rounds=100, seed=0), rr.clicks.Cascade([0.5] * 3)
+    with pytest.raises(ValueError, match=r"^ranker: Cascade is not a ranker; give the ranker first"):
+        rr.simulate(model, ranker, 100)

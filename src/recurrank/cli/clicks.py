@@ -24,13 +24,16 @@ def command(as_json: bool) -> None:
     from rich.table import Table
 
     table = Table(
-        caption="1, 2, 3: the paper's assumptions; max: equation (maximizer). Checked on 5 items with the default parameters."
+        caption="1, 2, 3: the paper's assumptions; max: equation (maximizer). Checked on 5 items with the default parameters; "
+        "-: depends on the model's function."
     )
-    for heading in ("name", "paper", "what it says", "parameters", "1", "2", "3", "max"):
-        table.add_column(heading)
+    for heading in ("name", "what it says", "1", "2", "3", "max"):
+        table.add_column(heading, no_wrap=heading != "what it says")
     for row in rows:
         marks = [_mark(row["holds"].get(key)) for key in ("1", "2", "3", "max")]
-        table.add_row(row["name"], row["paper"], row["describes"], ", ".join(row["parameters"]) or "none", *marks)
+        says = f"{row['describes']}\n{row['paper']}"
+        table.add_row(row["name"], "\nparameters: ".join([says, *filter(None, [", ".join(row["parameters"])])]), *marks)
+        table.add_section()
     console().print(table)
 
 
@@ -56,4 +59,4 @@ def _describe(model: Any) -> dict[str, Any]:
 
 
 def _mark(holds: bool | None) -> str:
-    return "depends" if holds is None else "yes" if holds else "no"
+    return "-" if holds is None else "yes" if holds else "no"

@@ -40,9 +40,8 @@ def command(log: Path, plot: Path | None, as_json: bool, **settings: Any) -> Non
         found.figure().savefig(plot)
     if as_json:
         rows = [{key: None if value != value else value for key, value in row._asdict().items()} for row in found.rows]
-        print_json(
-            {"policy": found.policy, "pages": found.pages, "shown": found.shown, "overlap": found.overlap, "estimates": rows}
-        )
+        facts = {name: getattr(found, name) for name in ("policy", "pages", "shown", "overlap", "notes")}
+        print_json({**facts, "estimates": rows})
     else:
         _print(found)
     if not answered:
@@ -54,18 +53,25 @@ def _print(found: Any) -> None:
 
     from recurrank.logs.evaluate.report import ASSUMES
 
-    out = console()
-    table = Table(title=f"{found.policy}: clicks per page on {found.pages:,} pages (shown: {found.shown:.4f})")
-    for heading in ("estimator", "clicks per page", "95 % interval", "effective pages", "assumes, or refuses because"):
-        table.add_column(heading)
+    out, assumed, refused = console(), dict[str, list[str]](), dict[str, list[str]]()
+    table = Table()
+    for heading in ("estimator", "clicks per page", "95 % interval", "effective pages"):
+        table.add_column(heading, no_wrap=True, justify="left" if heading == "estimator" else "right")
     for row in found.rows:
         if row.refused:
-            table.add_row(row.estimator, "refused", "", "", row.refused)
-        else:
-            interval = f"{row.low:.4f} to {row.high:.4f}"
-            says = ASSUMES[row.estimator.partition(" ")[0]]
-            table.add_row(row.estimator, f"{row.value:.4f}", interval, f"{row.effective:,.0f}", says)
-    out.print(table)
+            refused.setdefault(row.refused, []).append(row.estimator)
+            continue
+        table.add_row(row.estimator, f"{row.value:.4f}", f"{row.low:.4f} to {row.high:.4f}", f"{row.effective:,.0f}")
+        assumed.setdefault(ASSUMES[row.estimator.partition(" ")[0]], []).append(row.estimator)
+    out.print(f"{found.policy}: clicks per page on {found.pages:,} pages (shown: {found.shown:.4f})")
+    if assumed:
+        out.print(table)
+    for said, names in assumed.items():
+        out.print(f"{', '.join(names)}: {said}")
+    for reason, names in refused.items():
+        out.print(f"{', '.join(names)} refused: {reason}")
     if found.overlap:
         shares = ", ".join(f"{share:.0%}" for share in found.overlap)
         out.print(f"overlap, by position (pages for whose query the log shows the policy's item there): {shares}")
+    for note in found.notes:
+        out.print(f"note: {note}")

@@ -37,7 +37,7 @@ def command(log: Path, out: Path | None, plot: Path | None, as_json: bool, **set
     if out is not None:
         found.save(out)
     if plot is not None:
-        found.figure().savefig(plot)
+        found.figure().savefig(plot, dpi=200)
     if as_json:
         wanted = ("model", "log_likelihood", "perplexity", "perplexity_by_position", "seconds")
         print_json([{name: getattr(row, name) for name in wanted} for row in found.rows])

@@ -18,7 +18,7 @@ def command() -> None:
     """Create, list and revoke API keys. A running server notices within seconds."""
 
 
-@command.command()
+@command.command(short_help="Make a key and print its secret, once.")
 @click.argument("name")
 @click.option("--role", "roles", multiple=True, required=True, help="rank, feedback or admin; may be repeated.")
 @click.option("--ranker", help="Only this ranker's slates: for a key in a page, which is public.")

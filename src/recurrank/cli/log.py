@@ -18,7 +18,7 @@ def command() -> None:
     """Verify, replay, refold or export the log of a service (with SQLite, stop its server first); import a log of pages."""
 
 
-@command.command()
+@command.command(short_help="Check that no event is missing, altered or added.")
 @store_option
 @archive_option
 @json_option
@@ -40,7 +40,7 @@ def verify(store: str, archive: str | None, as_json: bool) -> None:
         raise SystemExit(1)
 
 
-@command.command()
+@command.command(short_help="Fold the log and compare with every snapshot.")
 @store_option
 @archive_option
 @json_option
@@ -66,7 +66,7 @@ def replay(store: str, archive: str | None, as_json: bool) -> None:
         raise SystemExit(1)
 
 
-@command.command()
+@command.command(short_help="Drop snapshots; the next start folds the log anew.")
 @click.option("--ranker", help="Only this one; by default all.")
 @store_option
 @json_option
@@ -86,7 +86,7 @@ def refold(ranker: str | None, store: str, as_json: bool) -> None:
         click.echo(f"{name}: {count:,} snapshots dropped; the next start folds its log anew")
 
 
-@command.command()
+@command.command(short_help="Write the log as Parquet or UBI JSON lines.")
 @click.argument("path", type=click.Path(path_type=Path))
 @store_option
 @archive_option
@@ -113,7 +113,7 @@ def export(path: Path, store: str, archive: str | None, kind: str) -> None:
     click.echo(f"{count:,} {'events' if kind == 'parquet' else 'pages'}: {path}")
 
 
-@command.command("import")
+@command.command("import", short_help="Check a log of pages and clicks; write it as Parquet.")
 @click.argument("sources", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.option("--out", required=True, type=click.Path(path_type=Path), help="The .parquet file to write.")
 @click.option("--format", "kind", help="lists, long, ubi, metarank or events (our export); by default detected.")

@@ -7,9 +7,9 @@ from typing import Any
 
 import click
 
-from recurrank.cli.runs import run_suite, suite_options
-from recurrank.cli.shared import options_of
-from recurrank.experiments.paper import suite
+from recurrank.cli.runs import print_table, run_suite, suite_options
+from recurrank.cli.shared import console, options_of
+from recurrank.experiments.paper import scope, suite
 
 option = options_of(suite)
 
@@ -31,4 +31,14 @@ def command(**settings: Any) -> None:
     Two synthetic environments of ten thousand items, 5 * 10^5 rounds under the cascade model and 5 * 10^6 under the
     position-based one, and MovieLens: a thousand movies, 2 * 10^6 rounds. Ten positions, ten runs each.
     """
-    run_suite(suite, settings)
+    notes = [
+        scope(settings["rounds_scale"]),
+        "" if settings["out"] else "nothing was written; --out FOLDER keeps results and report",
+    ]
+
+    def table(rows: list[Any], title: str) -> None:
+        print_table(rows, title)
+        for note in filter(None, notes):
+            console().print(note)
+
+    run_suite(suite, settings, table=table)

@@ -22,7 +22,7 @@ from recurrank.experiments.suite import Suite
 from recurrank.problem import Problem, transform
 from recurrank.seeds import stream
 
-RANKERS = "recurrank,cascade-linucb,toprank,epsilon-greedy,random"
+RANKERS = "balanced,recurrank,cascade-linucb,toprank,epsilon-greedy,random"
 
 
 @dataclass(frozen=True)

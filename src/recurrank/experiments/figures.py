@@ -5,15 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from recurrank._figures import BLUE, DASHES, INK, OTHERS, RED, STYLE, tidy
 from recurrank.experiments.summary import Curve
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-RED, INK, BLUE = "#c0392b", "#20262d", "#2471a3"
 AS_THE_PAPER = {"recurrank": RED, "cascade-linucb": INK, "toprank": BLUE}
-OTHERS = ("#1e8449", "#b9770e", "#7d3c98", "#138d90", "#8d6e63", "#d35f8d", "#6c7a89")
-DASHES = ("solid", "dashed", "dotted", "dashdot")
 BOUND = "Theorem 1"
 """The name of the curve that is the bound."""
 
@@ -50,9 +48,6 @@ def pretty(ranker: str) -> str:
     return f"{title} ({options.replace(':', ', ')})" if options else title
 
 
-STYLE: Any = {"font.size": 8, "axes.linewidth": 0.6, "pdf.fonttype": 42, "svg.fonttype": "none"}
-
-
 REGRET = "regret (lost clicks)"
 MOST_NAMED = 7
 """Curves of a panel that have names, where there are many more."""
@@ -71,7 +66,7 @@ def draw_curves(figures: dict[str, list[Curve]], *paths: Path, log: tuple[str, .
 
 
 def regret_figure(figures: dict[str, list[Curve]], log: tuple[str, ...] = (), label: str = REGRET) -> Figure:
-    """One panel per environment, one curve per ranker, a logarithmic regret axis for the environments in ``log``."""
+    """One panel per environment, one curve per ranker; regret is logarithmic in those of ``log`` and beside a bound."""
     from matplotlib import rc_context
     from matplotlib.figure import Figure
 
@@ -79,7 +74,7 @@ def regret_figure(figures: dict[str, list[Curve]], log: tuple[str, ...] = (), la
         figure = Figure(figsize=(3.35 * len(figures), 2.5), layout="constrained")
         panels = figure.subplots(1, len(figures), squeeze=False)[0]
         for panel, (title, curves) in zip(panels, figures.items(), strict=True):
-            _draw_panel(panel, title, curves, title in log)
+            _draw_panel(panel, title, curves, title in log or any(curve.ranker == BOUND for curve in curves))
         panels[0].set_ylabel(label)
     return figure
 
@@ -101,7 +96,7 @@ def _draw_panel(panel: Any, title: str, curves: list[Curve], log: bool) -> None:
         if curve.error is not None:
             low, high = curve.regret - curve.error, curve.regret + curve.error
             panel.fill_between(curve.rounds, low, high, color=colour[curve.ranker], alpha=0.18, linewidth=0)
-    panel.set_title(title, fontsize=9)
+    panel.set_title(title)
     panel.set_xlabel("rounds")
     panel.set_xlim(left=0)
     if log:
@@ -112,9 +107,7 @@ def _draw_panel(panel: Any, title: str, curves: list[Curve], log: bool) -> None:
         panel.set_ylim(bottom=min(0.0, *(curve.regret.min() for curve in curves)))
         panel.yaxis.set_major_formatter(FuncFormatter(_short))
     panel.xaxis.set_major_formatter(FuncFormatter(_short))
-    panel.tick_params(width=0.6)
-    panel.grid(True, alpha=0.25, linewidth=0.5)
-    panel.spines[["top", "right"]].set_visible(False)
+    tidy(panel)
     panel.legend(frameon=False, fontsize=7 if len(named) == len(curves) else 5.5)
 
 

@@ -2,7 +2,7 @@
 
 Each box is one call of Algorithm 1. Its vertical extent is its positions, its column the moment it opened; beside it are its
 phase and how many items competed in it; arrows lead to the blocks it split into. The dashed line under the first
-position marks where the block explores.
+position marks where the block explores. A key says so below the chart.
 """
 
 from __future__ import annotations
@@ -62,7 +62,20 @@ def draw_flow(boxes: list[Box], positions: int, rounds: int, path: Path) -> None
     axes.set_xlim(-0.8, right + 0.1)
     axes.set_ylim(line + 0.9, -0.2)
     axes.set_axis_off()
+    figure.legend(handles=_key(), loc="outside lower center", ncols=3, fontsize=7, frameon=False)
     figure.savefig(path, dpi=160)
+
+
+def _key() -> list[Any]:
+    from matplotlib.lines import Line2D
+    from matplotlib.patches import Patch
+
+    faces = ((CLOSED, "finished"), (OPEN, "open"), (SETTLED, "open, its item is found"))
+    boxes = [Patch(facecolor=face, edgecolor=INK, linewidth=0.8, label=said) for face, said in faces]
+    above = Line2D([], [], color=ACCENT, linewidth=1, linestyle=(0, (4, 3)), label="it explores above this line")
+    phase = Line2D([], [], linestyle="none", marker="$\\ell$", color=INK, markersize=6, label="phase")
+    number = Line2D([], [], linestyle="none", marker="$1$", color=INK, markersize=5, label="position, from 1")
+    return [*boxes, above, phase, number]
 
 
 def _draw_box(axes: Any, box: Box, x: float) -> None:
@@ -74,16 +87,16 @@ def _draw_box(axes: Any, box: Box, x: float) -> None:
     axes.add_patch(FancyBboxPatch((x, top), WIDTH, bottom - top, boxstyle=shape, facecolor=face, edgecolor=INK, linewidth=1))
     if box.last > box.first:  # the line below the first position, where the block explores
         axes.plot([x, x + WIDTH], [box.first, box.first], color=ACCENT, linewidth=1, linestyle=(0, (4, 3)))
-        axes.text(x - 0.1, box.last - 0.5, str(box.last), ha="right", va="center", fontsize=8, color=INK)
-    axes.text(x - 0.1, box.first - 0.5, str(box.first), ha="right", va="center", fontsize=8, color=INK)
+        axes.text(x + 0.12, box.last - 0.5, str(box.last), ha="left", va="center", fontsize=8, color=INK)
+    axes.text(x + 0.12, box.first - 0.5, str(box.first), ha="left", va="center", fontsize=8, color=INK)
     count = "1 item" if box.items == 1 else f"{box.items:,} items"
     middle = (box.first + box.last) / 2 if box.last > box.first else box.first - 0.5
     phase = f"$\\ell$ = {box.phase}"
     text = f"{phase}, {count}" if box.last - box.first < 2 else f"{phase}\n{count}"
-    axes.text(x + WIDTH / 2, middle, text, ha="center", va="center", fontsize=8, color=INK, linespacing=1.5)
+    axes.text(x + WIDTH / 2 + 0.12, middle, text, ha="center", va="center", fontsize=8, color=INK, linespacing=1.5)
 
 
 def _draw_arrow(axes: Any, parent: Box, box: Box, column: dict[int, float]) -> None:
     start = (column[parent.opened] + WIDTH, (parent.first + parent.last - 1) / 2)
-    end = (column[box.opened] - 0.35, (box.first + box.last - 1) / 2)
+    end = (column[box.opened], (box.first + box.last - 1) / 2)
     axes.annotate("", end, start, arrowprops={"arrowstyle": "-|>", "color": SOFT, "linewidth": 1, "shrinkA": 1, "shrinkB": 0})

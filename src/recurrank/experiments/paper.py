@@ -109,8 +109,9 @@ def suite(
         raise ValueError(f"rounds_scale: {rounds_scale} is not a factor; give a number above 0, for example 0.1")
     known = set_ups(None if movielens is None else open_movielens(Path(movielens)))
     scaled = [replace(one, rounds=max(1, round(one.rounds * rounds_scale))) for one in chosen(known, environments)]
+    said = report(rounds_scale, theirs=rankers is None)
     rankers, also = (RANKERS, ALSO) if rankers is None else (rankers, {})
-    return Suite(scaled, rankers, report(), runs=runs, name="paper", also=also, options=AS_THE_PAPER)
+    return Suite(scaled, rankers, said, runs=runs, name="paper", also=also, options=AS_THE_PAPER)
 
 
 def published() -> Published:
@@ -123,10 +124,16 @@ def published() -> Published:
     }
 
 
-def report() -> Report:
-    """What the report says about the paper's runs."""
+def scope(rounds_scale: float) -> str:
+    """Whether the paper's numbers apply, if they do not."""
+    return "" if rounds_scale == 1 else f"{100 * rounds_scale:g} % of the paper's rounds: its numbers do not apply."
+
+
+def report(rounds_scale: float = 1.0, *, theirs: bool = True) -> Report:
+    """What the report says about runs of so many of the paper's rounds, with the paper's rankers or others."""
     lead = (
-        "The experiments of Online Learning to Rank with Features (Li, Lattimore, Szepesvári, ICML 2019), run again, "
-        "the paper's numbers beside ours. All rankers of a run meet the same items and the same users."
-    )
-    return Report("The paper's evaluation, repeated", lead, published(), REMARKS, LOGARITHMIC)
+        "The experiments of Online Learning to Rank with Features (Li, Lattimore, Szepesvári, ICML 2019), run again. "
+        "All rankers of a run meet the same items and the same users. "
+    ) + (scope(rounds_scale) or "The paper's numbers are beside ours.")
+    remarks = REMARKS if theirs and rounds_scale == 1 else {}
+    return Report("The paper's evaluation, repeated", lead, published(), remarks, LOGARITHMIC)

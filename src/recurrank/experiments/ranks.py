@@ -73,7 +73,8 @@ def draw_ranks(found: Ranks, *paths: Path) -> None:
     from matplotlib import rc_context
     from matplotlib.figure import Figure
 
-    from recurrank.experiments.figures import INK, RED, STYLE, pretty
+    from recurrank._figures import INK, RED, STYLE
+    from recurrank.experiments.figures import pretty
 
     half, groups = (len(found.names) + 1) // 2, found.groups() if np.isfinite(found.difference) else []
     low, high = 1.0, max(float(len(found.names)), 2.0)

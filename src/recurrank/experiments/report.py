@@ -23,9 +23,10 @@ from typing import Any
 
 import numpy as np
 
+from recurrank._figures import INK
 from recurrank.clicks.optimum import EXACT, WARNING
 from recurrank.experiments.experiment import Result
-from recurrank.experiments.figures import BOUND, INK, colours, dashes, draw_curves, pretty
+from recurrank.experiments.figures import BOUND, colours, dashes, draw_curves, pretty
 from recurrank.experiments.summary import Curve, Published, Row, curves, grouped, growth, summary
 from recurrank.theory.bounds import upper_bound
 
@@ -277,7 +278,7 @@ def _section(name: str, group: list[Result], drawn: list[Curve], report: Report)
     sizes = f"{first.items:,} items, {first.dim} features, {first.positions} positions, {first.rounds:,} rounds, "
     sizes += f"{rows[0].runs} runs; data: {first.data}"
     remark = report.remarks.get(name, "")
-    pressed = "true" if name in report.log else "false"
+    pressed = "true" if name in report.log or report.bound else "false"
     return (
         f'<section id="{title}"><h2>{title}</h2><p class="sizes">{html.escape(sizes)}</p>'
         f'<div class="chart" data-chart="{title}" role="img" aria-label="Regret over rounds, {title}"></div>'
@@ -329,7 +330,7 @@ def _chart(name: str, drawn: list[Curve], report: Report) -> dict[str, Any]:
                 | {"legendgroup": curve.ranker}
             )
         traces.append(line)
-    return {"traces": traces, "log": name in report.log}
+    return {"traces": traces, "log": name in report.log or report.bound}
 
 
 def _rounded(value: float) -> float:

@@ -51,13 +51,15 @@ class Bad(ValueError):
 class Batch(NamedTuple):
     """Some pages of a file, and where each begins and ends in it: numbers of rows or lines, from 1.
 
-    ``bad`` has what the format's reader found wrong, by index in the batch; :func:`complaints` finds the rest.
+    ``bad`` has what the format's reader found wrong, by index in the batch; :func:`complaints` finds the rest. ``names`` are
+    those of the file's columns, where they are not ours.
     """
 
     pages: Any
     first: Ints
     last: Ints
     bad: dict[int, Bad]
+    names: Mapping[str, str] = {}
 
 
 def arrow() -> Any:
@@ -114,7 +116,9 @@ def complaints(batch: Batch) -> dict[int, Bad]:
     bad = dict(batch.bad)
     for row, column, what in _found(arrow(), batch.pages):
         if row not in bad:
-            bad[row] = Bad(f"row {batch.first[row]}, column {column!r}: {what}")
+            first, last = batch.first[row], batch.last[row]
+            where = f"row {first}" if first == last else f"rows {first} to {last}"
+            bad[row] = Bad(f"{where}, column {batch.names.get(column, column)!r}: {what}")
     return bad
 
 
@@ -139,8 +143,9 @@ def _found(pa: Any, batch: Any) -> Iterator[tuple[int, str, str]]:
         for place in np.flatnonzero(items.is_null().to_numpy(zero_copy_only=False)):
             yield int(owner[place]), "items", "an item is missing"
     codes = items.dictionary_encode().indices.fill_null(-1).to_numpy(zero_copy_only=False)
-    for row in _repeats(codes.astype(np.int64), owner, len(batch)):
-        yield int(row), "items", "an item stands twice on the page"
+    repeats = _repeats(codes.astype(np.int64), owner, len(batch))
+    for row in np.flatnonzero(repeats >= 0):
+        yield int(row), "items", f"{items[int(repeats[row])].as_py()!r} stands twice on the page"
     yield from _probabilities(batch, names)
     if "time" in names:
         for row in np.flatnonzero((as_time(batch["time"]).is_null().to_numpy(zero_copy_only=False)) & _said(batch["time"])):
@@ -219,16 +224,16 @@ def _flat(column: Any) -> tuple[Any, Ints]:
 
 @apart
 def _repeats(codes: Ints, owner: Ints, rows: int) -> Ints:
-    """Rows in which a code stands twice."""
-    bad = np.zeros(rows, np.bool_)
+    """For each row where a code stands in it for the second time, -1 if none does."""
+    bad = np.full(rows, -1, np.int64)
     begin = 0
     for place in range(len(codes)):
         if owner[place] != owner[begin]:
             begin = place
         for other in range(begin, place):
             if codes[other] == codes[place] and codes[place] >= 0:
-                bad[owner[place]] = True
-    return np.flatnonzero(bad)
+                bad[owner[place]] = place
+    return bad
 
 
 def canonical(batch: Any) -> Any:

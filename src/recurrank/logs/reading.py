@@ -23,38 +23,66 @@ AHEAD = 2
 """Batches that are checked while the next one is read."""
 
 
-def read(log: Log | str | Path, *, skip_bad: bool = False) -> Log:
-    """A log from a file, or as it is when it is one already.
+def read(log: Any, *, skip_bad: bool = False) -> Log:
+    """A log from a file or a table, or as it is when it is one already.
 
     Args:
         log: Parquet with one row per page and columns of lists; CSV or Parquet with one row per item shown, or with counts
-            of impressions and clicks; OpenSearch UBI or Metarank JSON lines; or :class:`Sessions` or :class:`Counts`.
+            of impressions and clicks; OpenSearch UBI or Metarank JSON lines; a data frame or an Arrow table with such
+            columns; or :class:`Sessions` or :class:`Counts`.
         skip_bad: leave out pages that are not sound, instead of a ValueError that names the first.
 
     """
     if isinstance(log, Sessions | Counts):
         return log
-    path = Path(log)
-    if not path.is_file():
-        raise ValueError(f"{path}: no such file; give a log of pages and clicks")
-    kind = kind_of(path)
-    if kind == "counts":
-        return counts.read(path, _table(path))
-    pa = arrow()
 
     def bad_line(error: Bad) -> None:
         if not skip_bad:
             raise ValueError(str(error))
 
-    checked = _ahead(lambda batch: sound(path, batch, skip_bad)[0], batches(path, kind, bad_line))
+    if isinstance(log, str | Path):
+        source: Path | str = Path(log)
+        if not Path(log).is_file():
+            raise ValueError(f"{log}: no such file; give a log of pages and clicks")
+        kind = kind_of(Path(log))
+        if kind == "counts":
+            return counts.read(source, _table(Path(log)))
+        given = batches(Path(log), kind, bad_line)
+    else:
+        source, table = "log", _as_table(log)
+        kind = _kind("log", table.schema.names, {field.name: field.type for field in table.schema})
+        if kind == "counts":
+            return counts.read(source, table)
+        if kind == "events":
+            raise ValueError("log: the export of a service is read from its file; give the path")
+        lists_of = kind == "lists"
+        given = lists.batches(table.to_batches(), table.schema.names) if lists_of else long.batches("log", iter([table]), 0)
+    pa = arrow()
+    checked = _ahead(lambda batch: sound(source, batch, skip_bad)[0], given)
     tables = [pa.Table.from_batches([pages]) for pages in checked if len(pages)]
     if not tables:
-        raise ValueError(f"{path}: no pages in it")
+        raise ValueError(f"{source}: no pages in it")
     try:
         table = pa.concat_tables(tables)
     except pa.ArrowInvalid:
         table = pa.concat_tables(tables, promote_options="permissive")
     return sessions_of(table)
+
+
+def _as_table(log: Any) -> Any:
+    """A data frame (of pandas, Polars, ...) or an Arrow table as an Arrow table with texts and lists of the usual kinds."""
+    pa = arrow()
+    if not hasattr(log, "__arrow_c_stream__") and not hasattr(log, "__dataframe__"):
+        raise ValueError(f"log: {type(log).__name__} is not a log; give a file, a data frame, an Arrow table or rr.Sessions")
+    try:
+        table = pa.table(log)
+    except (pa.ArrowInvalid, pa.ArrowTypeError, TypeError) as error:
+        raise ValueError(f"log: {' '.join(str(error).split())[:200]}") from error
+    for place, field in enumerate(table.schema):
+        kind = field.type.value_type if pa.types.is_dictionary(field.type) else field.type
+        text = pa.types.is_large_string(kind) or str(kind) == "string_view"
+        table = table.set_column(place, field.name, table[place].cast(pa.string() if text else kind))
+    return table
 
 
 def _ahead(check: Callable[[Batch], Any], given: Iterator[Batch]) -> Iterator[Any]:
@@ -85,7 +113,10 @@ def kind_of(path: Path) -> str:
                 if kind is None:
                     raise ValueError(f"{path}: neither OpenSearch UBI nor Metarank; these have one JSON object per line")
                 return kind
-    names, types = _columns(path)
+    return _kind(path, *_columns(path))
+
+
+def _kind(source: Path | str, names: list[str], types: dict[str, Any]) -> str:
     if {"seq", "kind", "served", "items", "clicks"} <= set(names):
         return "events"
     if lists.recognises(names, types):
@@ -95,8 +126,8 @@ def kind_of(path: Path) -> str:
     if long.recognises(names):
         return "long"
     raise ValueError(
-        f"{path}: columns {', '.join(names[:12])}; a log has query, items and clicks (lists), or session, item, position and "
-        f"click, or item, position, impressions and clicks"
+        f"{source}: columns {', '.join(map(str, names[:12]))}; a log has query, items and clicks (lists), or session, item, "
+        "position and click, or item, position, impressions and clicks"
     )
 
 
@@ -104,7 +135,7 @@ def batches(path: Path, kind: str, bad: Callable[[Bad], None]) -> Iterator[Batch
     """Batches of pages from a file, unchecked; lines that are not part of any page go to ``bad``."""
     match kind:
         case "lists":
-            return lists.batches(path)
+            return lists.in_file(path)
         case "long":
             return long.batches(path, _tables(path, bad), heading=0 if _is_parquet(path) else 1)
         case "events":
@@ -114,7 +145,7 @@ def batches(path: Path, kind: str, bad: Callable[[Bad], None]) -> Iterator[Batch
     raise ValueError(f"format: {kind!r} is unknown; choose lists, long, ubi, metarank or events")
 
 
-def sound(path: Path, batch: Batch, skip_bad: bool) -> tuple[Any, list[Bad]]:
+def sound(path: Path | str, batch: Batch, skip_bad: bool) -> tuple[Any, list[Bad]]:
     """The sound pages of a batch, and what is wrong with the others; ValueError for the first of them unless ``skip_bad``."""
     pa = arrow()
     batch = coded(batch)
@@ -145,7 +176,9 @@ def _columns(path: Path) -> tuple[list[str], dict[str, Any]]:
                 raise ValueError(f"{path}: compressed with gzip; decompress it first")
         with path.open(encoding="utf-8-sig", newline="") as file:
             return next(csv.reader(file, delimiter=_delimiter(path))), {}
-    except (pa.ArrowInvalid, StopIteration, UnicodeDecodeError, csv.Error) as error:
+    except UnicodeDecodeError as error:
+        raise ValueError(_not_utf8(path)) from error
+    except (pa.ArrowInvalid, StopIteration, csv.Error) as error:
         raise ValueError(f"{path}: neither Parquet nor CSV with a heading ({error or 'empty'})") from error
 
 
@@ -156,6 +189,25 @@ def _delimiter(path: Path) -> str:
     return max(",;\t", key=heading.count)
 
 
+def _not_utf8(path: Path) -> str:
+    with path.open("rb") as file:
+        kind = "UTF-16" if file.read(2) in (b"\xff\xfe", b"\xfe\xff") else "ISO-8859-1"
+    return f"{path}: not UTF-8 (perhaps {kind}); convert it, for example with iconv -f {kind} -t UTF-8"
+
+
+def _refusal(path: Path, error: Exception) -> ValueError:
+    """What Arrow has against a file, in one line."""
+    said = " ".join(str(error).split())
+    return ValueError(_not_utf8(path) if "UTF8" in said else f"{path}: {said}")
+
+
+def _uneven(path: Path, cells: int) -> Iterator[int]:
+    """The numbers of the rows that do not have so many cells."""
+    with path.open(encoding="utf-8-sig", newline="") as file:
+        rows = (row for row in csv.reader(file, delimiter=_delimiter(path)) if row)
+        yield from (number for number, row in enumerate(rows, 1) if len(row) != cells)
+
+
 def _table(path: Path) -> Any:
     pa = arrow()
     try:
@@ -163,7 +215,7 @@ def _table(path: Path) -> Any:
             return pa.parquet.read_table(path)
         return pa.csv.read_csv(path, parse_options=pa.csv.ParseOptions(delimiter=_delimiter(path)))
     except pa.ArrowInvalid as error:
-        raise ValueError(f"{path}: {error}") from error
+        raise _refusal(path, error) from error
 
 
 def _tables(path: Path, bad: Callable[[Bad], None]) -> Iterator[Any]:
@@ -181,10 +233,11 @@ def _tables(path: Path, bad: Callable[[Bad], None]) -> Iterator[Any]:
 
         def ragged(row: Any) -> str:
             cells = f"{row.actual_columns} cells, but the heading has {row.expected_columns}"
-            found.append(Bad(f"{path}: row {row.number or 'unknown'}: {cells}: {row.text[:60]!r}"))
+            found.append(Bad(f"{path}: row {next(uneven, 'unknown')}: {cells}: {row.text[:60]!r}"))
             return "skip"
 
         names, _ = _columns(path)
+        uneven = _uneven(path, len(names))
         with pa.csv.open_csv(
             path,
             read_options=pa.csv.ReadOptions(block_size=1 << 24),
@@ -198,4 +251,4 @@ def _tables(path: Path, bad: Callable[[Bad], None]) -> Iterator[Any]:
             for error in found:
                 bad(error)
     except pa.ArrowInvalid as error:
-        raise ValueError(f"{path}: {error}") from error
+        raise _refusal(path, error) from error

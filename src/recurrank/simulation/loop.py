@@ -11,7 +11,7 @@ from recurrank._arrays import Bools, Ints
 from recurrank._compiled import interpreted, is_ours, loop
 from recurrank._uniforms import Uniforms
 from recurrank.clicks.meeting import Meeting, Users, in_python, meet
-from recurrank.clicks.model import ClickModel, ClickState
+from recurrank.clicks.model import ClickModel, ClickState, models
 from recurrank.plugins import plainly
 from recurrank.rankers.dispatch import Buffer, Calls, learn, rank
 from recurrank.rankers.ranker import Ranker
@@ -48,6 +48,7 @@ class Simulation:
     """
 
     def __init__(self, ranker: Ranker, model: ClickModel, seed: int | np.random.SeedSequence) -> None:
+        _check(ranker, model)
         if len(model.attraction) != len(ranker.catalogue):
             raise ValueError(
                 f"model: {len(model.attraction)} items, but the ranker has {len(ranker.catalogue)}; they must be the same"
@@ -110,3 +111,17 @@ class Simulation:
         users = self._users.compiled if self._compiled else self._users
         played: int = self._loop(state, rng, self._slate, users, self._clicks, self._clicked, rounds)
         return played
+
+
+def _check(ranker: object, model: object) -> None:
+    """ValueError for what is no ranker or no click model."""
+    if not isinstance(ranker, Ranker):
+        raise ValueError(f"ranker: {_called(ranker)} is not a ranker; give the ranker first, then the click model")
+    if not isinstance(model, ClickModel):
+        known = models().get(model) if isinstance(model, str) else None
+        given = "is a name" if known else "is not a click model"
+        raise ValueError(f"model: {_called(model)} {given}; give rr.clicks.{known.__name__ if known else 'PositionBased'}(...)")
+
+
+def _called(value: object) -> str:
+    return repr(value) if isinstance(value, str) else type(value).__name__

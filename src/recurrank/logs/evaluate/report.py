@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from pathlib import Path
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -12,11 +11,12 @@ from threadpoolctl import threadpool_limits
 
 from recurrank._frames import frame
 from recurrank.logs.evaluate.modelled import covered, direct, position
-from recurrank.logs.evaluate.policy import policy_of
+from recurrank.logs.evaluate.policy import Policy, policy_of
 from recurrank.logs.evaluate.result import Estimate
 from recurrank.logs.evaluate.weighting import Weighing, doubly_robust, weighted
 from recurrank.logs.evaluate.weights import Refused
-from recurrank.logs.reading import Log, pages_only, read
+from recurrank.logs.reading import pages_only, read
+from recurrank.logs.sessions import EMPTY, Sessions
 
 ASSUMES = {
     "iips": "a click depends on the item and its position only",
@@ -43,6 +43,7 @@ class Evaluation:
         shown: clicks per page of what was shown.
         rows: one per estimator; a refused one says why.
         overlap: by position, the share of pages for whose query the log shows the policy's item there; empty for a ranker.
+        notes: what makes the numbers say less than they seem to.
 
     """
 
@@ -51,6 +52,7 @@ class Evaluation:
     shown: float
     rows: list[Estimate]
     overlap: list[float]
+    notes: list[str] = field(default_factory=list)
 
     def to_frame(self) -> Any:
         """One row per estimator, as a DataFrame."""
@@ -76,7 +78,7 @@ class Evaluation:
 
 @threadpool_limits.wrap(limits=1, user_api="blas")  # type: ignore[untyped-decorator]  # its threads would wait busily
 def evaluate(
-    log: Log | str | Path,
+    log: Any,
     policy: str | Sequence[str],
     estimators: str | Sequence[str] | None = None,
     *,
@@ -87,8 +89,8 @@ def evaluate(
     """What a policy would have earned on a log, in clicks per page.
 
     Args:
-        log: a file, or :class:`~recurrank.logs.sessions.Sessions`. Weights need its ``propensity``, and for rips and
-            cascade-dr its ``conditional``, or ``propensity`` and ``joint`` where it follows from them.
+        log: a file, a data frame, or :class:`~recurrank.logs.sessions.Sessions`. Weights need its ``propensity``, and for
+            rips and cascade-dr its ``conditional``, or ``propensity`` and ``joint`` where it follows from them.
         policy: "shown", "order:a,b,c", "order:FILE", "scores:FILE.csv", "ranker:NAME", or item ids in order.
         estimators: names, or one text separated by commas; by default all but "direct", and on
             logs of more than 200,000 pages "position": they fit models.
@@ -135,7 +137,23 @@ def evaluate(
             nothing = float("nan")
             rows.append(Estimate(name, nothing, nothing, nothing, nothing, 0.0, str(reason)))
     overlap = covered(sessions, asked).tolist() if asked.target is not None else []
-    return Evaluation(asked.name, len(sessions), float(sessions.clicks.sum() / len(sessions)), rows, overlap)
+    shown = float(sessions.clicks.sum() / len(sessions))
+    return Evaluation(asked.name, len(sessions), shown, rows, overlap, _notes(sessions, asked))
+
+
+def _notes(log: Sessions, asked: Policy) -> list[str]:
+    """What makes the numbers say less than they seem to: no clicks, or positions that the policy leaves empty."""
+    found = [] if log.clicks.any() else ["no clicks in the log"]
+    if asked.target is not None:
+        filled, lengths = (asked.target[log.query] != EMPTY).sum(axis=1), log.lengths
+        short = filled < lengths
+        if short.any():
+            there = log.clicks[np.arange(log.positions) < filled[:, None]].sum() / len(log)
+            found.append(
+                f"the policy fills {filled[short].mean():.3g} of {lengths[short].mean():.3g} positions on {short.mean():.0%} "
+                f"of the pages, and earns nothing at the others; shown at those that it fills: {there:.4f} clicks per page"
+            )
+    return found
 
 
 def _names(estimators: str | Sequence[str] | None) -> list[str]:

@@ -12,6 +12,7 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from recurrank._arrays import Floats, Ints
+from recurrank._figures import STYLE, lines, tidy
 from recurrank._frames import frame
 from recurrank.catalogue import Catalogue
 from recurrank.clicks.assumptions import check
@@ -19,7 +20,7 @@ from recurrank.clicks.fitted import Fitted, write
 from recurrank.clicks.model import ClickModel
 from recurrank.logs.fit.click_models import by_query, click_model
 from recurrank.logs.fit.models import NAMES, FittedModel, Pages, fit_counts, fit_model, held_out, pages_of, with_tails
-from recurrank.logs.reading import Log, read
+from recurrank.logs.reading import read
 from recurrank.logs.sessions import Counts, Pairs, Sessions
 from recurrank.rankers.prior import Prior
 
@@ -120,20 +121,23 @@ class Fit:
 
     def figure(self) -> Any:
         """Conditional perplexity and examination by position, one line per model (a matplotlib figure)."""
+        from matplotlib import rc_context
         from matplotlib.figure import Figure
 
-        figure = Figure(figsize=(9, 3.6), layout="constrained")
-        left, right = figure.subplots(1, 2)
-        for row in self.rows:
-            places = np.arange(1, len(row.perplexity_by_position) + 1)
-            left.plot(places, row.conditional_perplexity_by_position, marker=".", label=row.model)
-            curve = self.examination(row.model)
-            right.plot(np.arange(1, len(curve) + 1), curve, marker=".", label=row.model)
-        for axes in (left, right):
-            axes.set_xticks(np.arange(1, max(len(row.perplexity_by_position) for row in self.rows) + 1))
-        left.set(title="perplexity given the clicks above", xlabel="position")
-        right.set(title="examined, typical page", xlabel="position", ylim=(0, 1.02))
-        left.legend(frameon=False)
+        with rc_context(STYLE):
+            figure = Figure(figsize=(6.7, 2.5), layout="constrained")
+            left, right = figure.subplots(1, 2)
+            for line, row in zip(lines(), self.rows, strict=False):
+                said = row.conditional_perplexity_by_position
+                left.plot(np.arange(1, len(said) + 1), said, label=row.model, **line)
+                curve = self.examination(row.model)
+                right.plot(np.arange(1, len(curve) + 1), curve, label=row.model, **line)
+            for axes in (left, right):
+                axes.set_xticks(np.arange(1, max(len(row.perplexity_by_position) for row in self.rows) + 1))
+                tidy(axes)
+            left.set(title="clicks, given those above", xlabel="position", ylabel="perplexity")
+            right.set(title="typical page", xlabel="position", ylabel="probability of examination", ylim=(0, 1.02))
+            figure.legend(*left.get_legend_handles_labels(), frameon=False, loc="outside right center")
         return figure
 
     def _typical_model(self, name: str) -> ClickModel:
@@ -209,10 +213,10 @@ def _first_examined(fitted: FittedModel, query: int) -> float:
 
 
 def fit(
-    log: Log | str | Path,
+    log: Any,
     models: str | Sequence[str] = NAMES,
     *,
-    test: Log | str | Path | None = None,
+    test: Any = None,
     split: str | None = None,
     share: float = 0.25,
     shared: bool = False,
@@ -222,7 +226,8 @@ def fit(
     """Fit click models to a log and say which explains it best.
 
     Args:
-        log: a file, or :class:`~recurrank.logs.sessions.Sessions`. Where it says what was on the screen, the rest is left out.
+        log: a file, a data frame, or :class:`~recurrank.logs.sessions.Sessions`. Where it says what was on the screen,
+            the rest is left out.
         models: which of pbm, cm, dcm, sdbn, dbn, ccm and ubm; names, or one text separated by commas.
         test: a log to test on. Without it, ``split`` makes one.
         split: "time" (the last pages; the default where the log has times), "random" (the default elsewhere), or "none":
@@ -244,6 +249,8 @@ def fit(
     """
     names = _names(models)
     given = read(log)
+    if not given.clicks.any():
+        raise ValueError("log: no clicks in it; click models need some, so check the column of clicks")
     if isinstance(given, Counts):
         return _fit_counts(given, names, test)
     given = given.on_screen()

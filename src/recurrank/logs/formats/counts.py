@@ -23,7 +23,7 @@ def recognises(names: list[str]) -> bool:
     return "impressions" in names and "clicks" in names and "position" in names
 
 
-def read(path: Path, table: Any) -> Counts:
+def read(path: Path | str, table: Any) -> Counts:
     """Counts from a table; ValueError names the row and the column of what is not a count."""
     pa = arrow()
     names = table.schema.names
@@ -45,7 +45,7 @@ def read(path: Path, table: Any) -> Counts:
     )
 
 
-def _whole(path: Path, table: Any, name: str) -> Any:
+def _whole(path: Path | str, table: Any, name: str) -> Any:
     pa = arrow()
     column = table[name].combine_chunks()
     try:

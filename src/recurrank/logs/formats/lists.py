@@ -6,7 +6,7 @@ column for the query has one query.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -30,17 +30,23 @@ def _is_list(pa: Any, kind: Any) -> bool:
     return kind is not None and any(test(kind) for test in tests)
 
 
-def batches(path: Path) -> Iterator[Batch]:
-    """Batches of pages."""
+def batches(given: Iterable[Any], names: list[str]) -> Iterator[Batch]:
+    """Batches of pages, of Arrow's batches with these columns or more."""
     pa = arrow()
-    file = pa.parquet.ParquetFile(path)
-    found = columns_of(file.schema_arrow.names)
+    found = columns_of(names)
     row = 1
-    for batch in file.iter_batches(ROWS, columns=list(found.values())):
+    for batch in given:
         columns = [_plain(pa, batch.column(batch.schema.names.index(name))) for name in found.values()]
         numbers = np.arange(row, row + len(batch))
-        yield Batch(pa.RecordBatch.from_arrays(columns, list(found)), numbers, numbers, {})
+        yield Batch(pa.RecordBatch.from_arrays(columns, list(found)), numbers, numbers, {}, found)
         row += len(batch)
+
+
+def in_file(path: Path) -> Iterator[Batch]:
+    """Batches of pages of a Parquet file."""
+    file = arrow().parquet.ParquetFile(path)
+    names = file.schema_arrow.names
+    return batches(file.iter_batches(ROWS, columns=list(columns_of(names).values())), names)
 
 
 def _plain(pa: Any, column: Any) -> Any:

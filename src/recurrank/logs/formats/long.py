@@ -7,6 +7,7 @@ Positions are whole numbers without gaps, from 0 or from 1.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -41,22 +42,22 @@ def columns_of(names: list[str]) -> dict[str, str]:
     return pages.columns_of(names, NAMES)
 
 
-def batches(path: Path, tables: Iterator[Any], heading: int) -> Iterator[Batch]:
+def batches(path: Path | str, tables: Iterator[Any], heading: int) -> Iterator[Batch]:
     """Batches of pages from tables of rows; ``heading`` is the number of lines above the first row."""
     pa = arrow()
-    rest, number = None, heading + 1
-    for table in tables:
-        names = columns_of(table.schema.names)
-        table = pa.table([table[name] for name in names.values()], list(names))
-        if rest is not None:
-            table = pa.concat_tables([rest, table])
-        begins = _begins(table)
-        last = int(begins[-1])
-        if last:
-            yield _pages(names, table.slice(0, last), begins, number)
-        rest, number = table.slice(last), number + last
-    if rest is not None and len(rest):
-        yield _pages(columns_of(list(names.values())), rest, _begins(rest), number)
+    names: dict[str, str] = {}
+    whole, number = None, heading + 1
+    for table in itertools.chain(tables, [None]):
+        if whole is not None:
+            begins = _begins(whole)
+            last = len(whole) if table is None else int(begins[-1])  # the last page may go on in the next table
+            if last:
+                yield _pages(names, whole.slice(0, last), begins, number)
+            whole, number = whole.slice(last), number + last
+        if table is not None:
+            names = columns_of(table.schema.names)
+            table = pa.table([table[name] for name in names.values()], list(names))
+            whole = table if whole is None else pa.concat_tables([whole, table])
 
 
 def _codes(column: Any) -> Ints:
@@ -76,6 +77,14 @@ def _begins(table: Any) -> Ints:
             codes = _codes(table[name])
             new[1:] |= codes[1:] != codes[:-1]
     return np.flatnonzero(new)
+
+
+def _scattered(table: Any, begins: Ints) -> Bools:
+    """By page, whether rows of the same page stand elsewhere, too."""
+    keys = [_codes(table[name])[begins] for name in ("page", "query") if name in table.schema.names]
+    _, inverse, count = np.unique(np.array(keys), axis=1, return_inverse=True, return_counts=True)
+    found: Bools = count[inverse.reshape(-1)] > 1
+    return found
 
 
 def _numbers(table: Any, name: str) -> Floats:
@@ -105,14 +114,20 @@ def _pages(names: dict[str, str], table: Any, begins: Ints, number: int) -> Batc
     rank = np.arange(rows) - begins[page]
     sorted_position = position[order]
     least = sorted_position[begins][page]
+    gap = (sorted_position != least + rank) | (least > 1)
+    twice = np.r_[False, (sorted_position[1:] == sorted_position[:-1]) & (rank[1:] > 0)]
+    sort = f"{names['page']}, {names['position']}"
     bad: dict[int, Bad] = {}
     for column, wrong, what in (
         ("position", ~(sorted_position >= 0) | (sorted_position % 1 != 0), "is not a whole number of at least 0"),
         (
             "position",
-            (sorted_position != least + rank) | (least > 1),
-            "stands twice on its page, or leaves a gap above it; rows of a page stand together",
+            gap & _scattered(table, begins)[page],
+            f"is on a page whose rows do not stand together; sort the file by {sort}",
         ),
+        ("position", twice, "stands twice on its page"),
+        ("position", gap & (rank == 0), "is the first on its page; a page begins at position 0 or 1"),
+        ("position", gap, "leaves a gap above it; a page has all positions from its first to its last"),
         ("clicks", ~np.isin(_numbers(table, "clicks"), (0.0, 1.0))[order], "is neither 0 nor 1"),
         ("items", _empty(table["items"].combine_chunks())[order], "is missing; every row needs it"),
     ):
@@ -135,4 +150,4 @@ def _pages(names: dict[str, str], table: Any, begins: Ints, number: int) -> Batc
         if name in names:
             columns[name] = table[name].combine_chunks().take(pa.array(begins))
     ends = np.r_[begins[1:], rows]
-    return Batch(pa.record_batch(columns), number + begins, number + ends - 1, bad)
+    return Batch(pa.record_batch(columns), number + begins, number + ends - 1, bad, names)
