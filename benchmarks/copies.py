@@ -19,7 +19,7 @@ ITEMS, POSITIONS, ROUNDS, ANSWERS, REPEAT = 100_000, 10, 2_000, 16, 15
 
 def run() -> list[Figure]:
     problem = rr.synthetic(items=ITEMS, dim=10, seed=0)
-    names = [name for name in rr.rankers.names() if name != UniRank.name]  # which refuses so many
+    names = [name for name in rr.rankers.names("catalogue") if name != UniRank.name]  # which refuses so many
     return [figure for name in names for figure in _one(name, problem)]
 
 

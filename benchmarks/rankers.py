@@ -47,7 +47,7 @@ LARGE = {"items": 10_000, "dim": 5, "positions": 10, "rounds": 5_000_000}
 
 
 def run() -> list[Figure]:
-    figures = [_one(name) for name in rr.rankers.names() if name != "recurrank"]
+    figures = [_one(name) for name in rr.rankers.names("catalogue") if name != "recurrank"]
     for name in ("toprank", "cascade-linucb"):
         figures += _large(name)
     return [*figures, _balanced(), *first_rounds()]

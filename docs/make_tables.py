@@ -78,7 +78,7 @@ def results_table() -> str:
 def options_table() -> str:
     """From the declarations of all rankers."""
     lines = ["| ranker | option | default | give | what it is |", "|---|---|---|---|---|"]
-    for name in rankers.names():
+    for name in rankers.names("catalogue"):
         for option in rankers.registered()[name].declared().values():
             default = "required" if option.default is REQUIRED else "" if option.default is None else f"`{option.default}`"
             cells = [f"`{name}`", f"`{option.name}`", default, option.wanted.replace("'", "`"), option.help.replace("|", r"\|")]

@@ -52,7 +52,7 @@ def test_the_defaults_are_a_set_up():
         ({"rounds": "99999999999999999999"}, "rounds"),
         ({"rankers": ""}, "rankers"),
         ({"rankers": "recurrank,nobody"}, "rankers"),
-        ({"rankers": ",".join(rr.rankers.names())}, "rankers"),
+        ({"rankers": ",".join(rr.rankers.names("catalogue"))}, "rankers"),
         ({"clicks": "telepathy"}, "clicks"),
         ({"problem": "netflix"}, "problem"),
         ({"seed": "-1"}, "seed"),

@@ -16,7 +16,7 @@ from recurrank.rankers.states import flatten
 ROUNDS = 24
 
 
-@pytest.fixture(params=rr.rankers.names())
+@pytest.fixture(params=rr.rankers.names("catalogue"))
 def make(request, problem):
     def build():
         settings = {"features": problem.features, "positions": 4, "rounds": 2000, "seed": 3}

@@ -28,4 +28,4 @@ def test_others_say_nothing(problem):
 
 
 def test_the_default_is_an_algorithm():
-    assert rr.rankers.DEFAULT in rr.rankers.names()
+    assert rr.rankers.DEFAULT in rr.rankers.names("catalogue")

@@ -54,7 +54,7 @@ for horizons beyond this one: with it, it loses 0.55 of what random rankings los
 
 
 def test_every_learner_is_here():
-    assert {*OWN, "random", "oracle"} == set(rr.rankers.names())
+    assert {*OWN, "random", "oracle"} == set(rr.rankers.names("catalogue"))
 
 
 def regret(name, clicks):

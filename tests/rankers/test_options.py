@@ -11,7 +11,7 @@ import pytest
 import recurrank as rr
 from recurrank.rankers.options import REQUIRED, Option, declared, schema_of
 
-NAMES = rr.rankers.names()
+NAMES = rr.rankers.names("catalogue")
 SIZE = {"positions": 2, "rounds": 100, "seed": 0}
 
 

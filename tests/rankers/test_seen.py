@@ -10,7 +10,7 @@ import pytest
 import recurrank as rr
 
 POSITIONS = 4
-NAMES = [name for name in rr.rankers.names() if name != "oracle"]
+NAMES = [name for name in rr.rankers.names("catalogue") if name != "oracle"]
 
 
 @pytest.fixture(params=NAMES)

@@ -55,7 +55,7 @@ LOOSE_AND_TIGHT = {
 
 
 def test_every_other_algorithm_has_a_twin():
-    assert {*NAMES, "recurrank"} == set(rr.rankers.names())
+    assert {*NAMES, "recurrank"} == set(rr.rankers.names("catalogue"))
 
 
 def setting(name, number):

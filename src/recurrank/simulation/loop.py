@@ -48,6 +48,10 @@ class Simulation:
     """
 
     def __init__(self, ranker: Ranker, model: ClickModel, seed: int | np.random.SeedSequence) -> None:
+        if not hasattr(ranker, "compiled_rank"):
+            raise ValueError(
+                f"ranker: {ranker.name} ranks the documents of queries; simulate it with recurrank.queries.simulate"
+            )
         if len(model.attraction) != len(ranker.catalogue):
             raise ValueError(
                 f"model: {len(model.attraction)} items, but the ranker has {len(ranker.catalogue)}; they must be the same"

@@ -9,7 +9,7 @@ import recurrank as rr
 from recurrank.rankers.engines.tracking import ROWS, copied_changes, no_changes, renew, touch
 from recurrank.rankers.states import flatten
 
-TRACKED = [name for name in rr.rankers.names() if rr.rankers.registered()[name].tracked]
+TRACKED = [name for name in rr.rankers.names("catalogue") if rr.rankers.registered()[name].tracked]
 ITEMS, POSITIONS = 60 * ROWS + 7, 4
 
 

@@ -36,15 +36,15 @@ class Playground:
     def form(self, query: Mapping[str, str]) -> dict[str, Any]:
         """What the page's template needs, with the address' settings in the fields and its errors beside them."""
         _, errors = setup.read(query, self._log) if query else (None, {})
-        options = setup.options()
+        options, known = setup.options(), rankers("catalogue")
         usual = {**setup.DEFAULTS, **{field: "" for several in options.values() for field, _ in several}}
         return {
             "values": {name: query.get(name, value) for name, value in usual.items()},
             "errors": errors,
             "models": click_models(),
             "parameters": setup.PARAMETERS,
-            "rankers": [*rankers(), *(name for name in setup.REQUEST_RANKERS if name not in rankers())],
-            "plain": rankers(),
+            "rankers": [*known, *(name for name in setup.REQUEST_RANKERS if name not in known)],
+            "plain": known,
             "of_requests": setup.REQUEST_RANKERS,
             "options": options,
             "log": self._log,

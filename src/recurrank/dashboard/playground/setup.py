@@ -149,8 +149,8 @@ def read(given: Mapping[str, Any], log: YourLog | None = None) -> tuple[Setup | 
         what = "candidates" if candidates else "items"
         errors["positions"] = f"{positions} places are more than the {most:,} {what}; show at most as many."
     chosen = list(dict.fromkeys(name for name in texts["rankers"].split(",") if name))
-    unknown = [name for name in chosen if name not in (REQUEST_RANKERS if problem == "requests" else rankers())]
-    if unknown and unknown[0] in rankers():
+    unknown = [name for name in chosen if name not in (REQUEST_RANKERS if problem == "requests" else rankers("catalogue"))]
+    if unknown and unknown[0] in rankers("catalogue"):
         errors["rankers"] = f"{unknown[0]!r} shows everybody the same; choose from {', '.join(REQUEST_RANKERS)}."
     elif unknown:
         errors["rankers"] = f"{unknown[0][:40]!r} is not a ranker."
