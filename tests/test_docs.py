@@ -166,7 +166,7 @@ def test_every_public_name_is_documented():
 
 def test_every_ranker_is_documented():
     page = (ROOT / "docs" / "rankers.md").read_text(encoding="utf-8")
-    for name in rr.rankers.names():
+    for name in rr.rankers.names(None):
         assert f"`{name}`" in page, name
 
 

@@ -97,7 +97,13 @@ def test_design_of_a_file(call, tmp_path):
 def test_lists(call):
     rankers = json.loads(call("rankers", "--json")[1])
     assert "recurrank" in [row["name"] for row in rankers]
-    assert all(row["paper"] and row["regret"] and row["believes"] for row in rankers)
+    assert all(row["paper"] and row["regret"] and row["believes"] and row["ranks"] for row in rankers)
+    ranks = {row["name"]: row["ranks"] for row in rankers}
+    assert ranks["pdgd"] == ["queries"]
+    assert ranks["lints-pbmrank"] == ["requests", "queries"]
+    assert ranks["anchored"] == ["catalogue", "requests", "queries"]
+    assert ranks["recurrank"] == ["catalogue"]
+    assert "learning_rate" in next(row["options"] for row in rankers if row["name"] == "pdgd")
     clicks = json.loads(call("clicks", "--json")[1])
     holds = {row["name"]: row["holds"] for row in clicks}
     assert holds["cascade"] == {"1": True, "2": True, "3": True, "max": True}
@@ -188,6 +194,8 @@ def test_compare_for_people_and_programs(call, tmp_path):
         ["simulate", "--ranker", "nope"],
         ["simulate", "--clicks", "nope"],
         ["simulate", *SMALL, "--option", "delta"],
+        ["simulate", *SMALL, "--option", "delta=0.1", "--option", "delta=0.2"],
+        ["simulate", *SMALL, "--ranker", "pdgd"],
         ["simulate", *SMALL, "--option", "delta=7"],
         ["simulate", *SMALL, "--option", "nope=7"],
         ["simulate", *SMALL, "--option", "seed=3"],

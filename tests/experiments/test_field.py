@@ -13,6 +13,7 @@ from scipy.stats import rankdata
 from tests import prepared
 from tests.dask_cluster import Cluster
 
+import recurrank as rr
 from recurrank.cli import group, main
 from recurrank.experiments import field
 from recurrank.experiments.experiment import Result
@@ -198,9 +199,7 @@ def test_a_ranker_that_cannot_be_made_is_marked_and_the_others_go_on(letor, monk
 
 
 def test_rankers_of_requests_take_part_by_being_registered():
-    from recurrank.experiments import requests
-
-    assert {"anchored", "told", "naive-thompson"} <= set(requests.kinds())
+    assert {"anchored", "told", "naive-thompson"} <= set(rr.rankers.kinds("requests"))
     assert "told" not in field.candidates("requests")
 
 

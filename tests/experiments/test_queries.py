@@ -130,7 +130,7 @@ def test_intervals_and_tests_of_ndcg(files):
     [
         (("nowhere.txt",), "nowhere.txt: no such file"),
         (("{}/train.txt", "--test", "nowhere.txt"), "nowhere.txt: no such file"),
-        (("{}/train.txt", "--rankers", "recurrank"), "rankers: 'recurrank' does not rank requests; choose from anchored"),
+        (("{}/train.txt", "--rankers", "recurrank"), "rankers: 'recurrank' does not rank queries; choose from anchored"),
         (("{}/train.txt", "--rankers", "nobody"), "rankers: 'nobody' is unknown; choose from anchored"),
         (("{}/train.txt", "--rankers", "pdgd:dim=3"), "rankers: 'pdgd:dim=3': dim follows from the requests; leave it out"),
         (

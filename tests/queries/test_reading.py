@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import gzip
 import itertools
+import re
+import tracemalloc
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import recurrank as rr
-from recurrank.queries import letor
+from recurrank.queries import letor, room
 from recurrank.queries.metrics import ndcg
 
 
@@ -72,8 +75,80 @@ def test_any_block_size_gives_what_a_literal_reader_gives(tmp_path, monkeypatch,
         assert not found.features.flags.writeable
 
 
+@pytest.mark.parametrize("block", [200, 1 << 23])
+def test_pieces_of_any_width_give_what_a_literal_reader_gives(tmp_path, monkeypatch, block):
+    """Blocks are cut until each is small enough; queries go across many pieces."""
+    rng, path = np.random.default_rng(3), tmp_path / "wide.txt"
+    text = ""
+    for query, size in enumerate(rng.integers(1, 30, 25)):
+        for _ in range(size):
+            kept = sorted({*rng.integers(1, 4, 2).tolist(), *rng.integers(1, 300, int(rng.random() < 0.1)).tolist()})
+            text += f"1 qid:{query} " + " ".join(f"{feature}:{rng.integers(0, 9)}" for feature in kept) + "\n"
+    path.write_text(text)
+    for module, piece in ((letor, 4000), (room, 3000)):
+        monkeypatch.setattr(module, "PIECE", piece)
+    monkeypatch.setattr(letor, "BLOCK", block)
+    features, labels, offsets, _ = literal(text)
+    for folder in (None, tmp_path / "map"):
+        found = rr.queries.read(path, folder)
+        assert np.array_equal(found.features, features)
+        assert found.labels.tolist() == labels
+        assert found.offsets.tolist() == offsets
+
+
+@pytest.fixture
+def one_large_number(tmp_path):
+    """A small file of 20,000 documents, as a table 8 GB."""
+    path, lines = tmp_path / "large.txt", [f"{i % 3} qid:{i // 10} 1:{i % 7}\n" for i in range(20_000)]
+    lines[12_344] = "1 qid:1234 99999:1\n"
+    path.write_text("".join(lines))
+    return path
+
+
+def test_a_large_number_widens_no_other_query(tmp_path, monkeypatch):
+    """Neither those of the same block nor those of the blocks after it, until the table is made."""
+    path = tmp_path / "first.txt"
+    path.write_text("".join(f"1 qid:{i // 10} {99_999 if i == 0 else 1}:{i % 7}\n" for i in range(3000)))
+    monkeypatch.setattr(letor, "BLOCK", 2000)
+    monkeypatch.setattr(letor, "PIECE", 1 << 22)
+    parts = list(letor.read_parts(path, room.Room(np.inf, "")))
+    assert sum(len(part.labels) for part in parts) == 3000
+    assert sum(part.values.size for part in parts) < 3000 + 100 * 99_999
+    with pytest.raises(ValueError, match=r"first.txt, line 1: feature 99,999 makes \d\.\d GB of [\d,]+ documents"):
+        list(letor.read_parts(path, room.Room(1e9, "")))
+
+
+def test_a_table_that_does_not_fit_is_refused_before_it_is_made(one_large_number, tmp_path, monkeypatch):
+    monkeypatch.setattr(room, "available_memory", lambda: 4e9)
+    monkeypatch.setattr(room.shutil, "disk_usage", lambda _: SimpleNamespace(free=3e9))
+    said = r"large.txt, line 12,345: feature 99,999 makes \d\.\d GB of [\d,]+ documents, and there is room for"
+    tracemalloc.start()
+    try:
+        with pytest.raises(ValueError, match=rf"{said} 2.0 GB; give a map, or number the features without gaps$"):
+            rr.queries.read(one_large_number)
+        with pytest.raises(ValueError, match=rf"{said} 1.5 GB; number the features without gaps$"):
+            rr.queries.read(one_large_number, tmp_path / "map")
+        assert tracemalloc.get_traced_memory()[1] < 3e8
+    finally:
+        tracemalloc.stop()
+    assert list(tmp_path.iterdir()) == [one_large_number]
+    narrow = rr.queries.Queries(np.ones((20_000, 1)), np.zeros(20_000, int), [0, 20_000])
+    with pytest.raises(ValueError, match=r"^arrays: feature 99,999 makes 8.0 GB of 20,000 documents"):
+        narrow.widened(99_999)
+
+
+def test_one_query_that_does_not_fit_is_refused(one_large_number, tmp_path, monkeypatch):
+    """Though the table would fit on the disk: queries are scaled in memory."""
+    one_large_number.write_text(re.sub(r"qid:\d+", "qid:1", one_large_number.read_text()))
+    monkeypatch.setattr(room, "available_memory", lambda: 4e9)
+    monkeypatch.setattr(room.shutil, "disk_usage", lambda _: SimpleNamespace(free=1e13))
+    with pytest.raises(ValueError, match=r"line 12,345: feature 99,999 makes 8.0 GB of 20,000 documents"):
+        rr.queries.read(one_large_number, tmp_path / "map")
+
+
 @settings(max_examples=200, deadline=None)
 @given(st.lists(st.floats(allow_nan=False, allow_infinity=False, width=32), min_size=1, max_size=5))
+@example([float(np.finfo(np.float32).max)])
 def test_numbers_are_those_that_python_reads(tmp_path_factory, values):
     path = tmp_path_factory.mktemp("numbers") / "one.txt"
     path.write_text("1 qid:1 " + " ".join(f"{i + 1}:{value!r}" for i, value in enumerate(values)) + "\n")

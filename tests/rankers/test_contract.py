@@ -200,6 +200,10 @@ def test_unknown_name_and_option():
         rr.rankers.make("nope", features=np.eye(3), positions=1, rounds=10)
     with pytest.raises(ValueError, match=r"^ranker: "):
         rr.rankers.make([], features=np.eye(3), positions=1, rounds=10)
+    with pytest.raises(ValueError, match=r"^features: missing; random ranks a catalogue, give a matrix with one row per item"):
+        rr.rankers.make("random", positions=1, rounds=10)
+    with pytest.raises(ValueError, match=r"^ranks: 'music' is unknown; choose from catalogue, requests, queries"):
+        rr.rankers.names("music")
     with pytest.raises(ValueError, match=r"^recurrank: 'nope' is not one of its options; it takes delta, design"):
         rr.rankers.make("recurrank", features=np.eye(3), positions=1, rounds=10, nope=1)
 
@@ -370,3 +374,19 @@ def test_a_slate_of_another_ranker_is_not_adopted(make):
     with pytest.raises(ValueError, match=r"^slate: "):
         ranker.adopt("slate")
     assert ranker.save() == before
+
+
+def test_every_kind_of_ranker_is_made_by_its_name():
+    assert rr.rankers.names(None) == sorted(
+        {name for ranks in ("catalogue", "requests", "queries") for name in rr.rankers.names(ranks)}
+    )
+    for name in {*rr.rankers.names("requests"), *rr.rankers.names("queries")}:
+        ranker = rr.rankers.make(name, dim=3, positions=2, rounds=100, seed=0)
+        assert ranker.name == name
+        assert len(ranker.options()) > 2
+    assert set(rr.rankers.names(served=True)) <= set(rr.rankers.names())
+    ranker = rr.rankers.make("pdgd", features=np.eye(4), positions=2, rounds=100, seed=0)
+    with pytest.raises(
+        ValueError, match=r"^ranker: pdgd ranks the documents of queries; simulate it with recurrank.queries.simulate"
+    ):
+        rr.simulate(ranker, rr.clicks.Cascade([0.5, 0.4, 0.3, 0.2]), rounds=100)

@@ -30,6 +30,7 @@ from recurrank._compiled import digest_behind
 from recurrank.clicks.model import ClickModel
 
 if TYPE_CHECKING:
+    from recurrank.rankers import Ranks
     from recurrank.rankers.ranker import Ranker
     from recurrank.simulation.run import Run
 
@@ -232,11 +233,9 @@ def result_of(experiment: Experiment, played: Any) -> Result:
 def kinds(ranker: str, source: Source) -> list[type[Any]]:
     """The classes that an experiment runs, as far as they are known by name: ranker and click model."""
     from recurrank.clicks.model import models
-    from recurrank.rankers.documents import registered as of_documents
-    from recurrank.rankers.ranker import registered
+    from recurrank.rankers import kinds as registered
 
-    rankers: dict[str, Any] = {**registered(), **of_documents()}
-    found = (rankers.get(ranker.partition(":")[0]), models().get(getattr(source, "clicks", "").partition(":")[0]))
+    found = (registered().get(ranker.partition(":")[0]), models().get(getattr(source, "clicks", "").partition(":")[0]))
     return [kind for kind in found if kind is not None]
 
 
@@ -308,22 +307,24 @@ def cross(
     ]
 
 
-def parse_rankers(text: str | Iterable[str], known: Mapping[str, type[Ranker]] | None = None) -> dict[str, dict[str, Any]]:
+def parse_rankers(text: str | Iterable[str], ranks: Ranks = "catalogue") -> dict[str, dict[str, Any]]:
     """The rankers asked for, with their options; ValueError for one that does not exist or an option that it does not take.
 
-    ``known`` are those to choose from, by default all that are registered.
+    They are to rank a catalogue, or what ``ranks`` says.
 
     >>> parse_rankers("recurrank, toprank:delta=T^-1")
     {'recurrank': {}, 'toprank:delta=T^-1': {'delta': 'T^-1'}}
     """
-    from recurrank.rankers.ranker import registered
+    from recurrank.rankers import kinds as registered
 
-    known = registered() if known is None else known
+    known = registered(ranks)
     rankers: dict[str, dict[str, Any]] = {}
     for label in as_names("rankers", text):
         name, options = labels.parse(label, "rankers")
         if name not in known:
-            wrong = "does not rank requests" if name in registered() else "is unknown"
+            wrong = (
+                f"does not rank {'a catalogue' if ranks == 'catalogue' else ranks}" if name in registered() else "is unknown"
+            )
             raise ValueError(f"rankers: {name!r} {wrong}; choose from {', '.join(sorted(known))}")
         takes = known[name].declared()
         for option in options:

@@ -33,6 +33,7 @@ from recurrank.experiments.ranks import Ranks, draw_ranks, mean_ranks
 from recurrank.experiments.report import Report, number, write_text
 from recurrank.experiments.suite import Suite
 from recurrank.experiments.summary import standard_error
+from recurrank.rankers import kinds, names
 from recurrank.rankers.contextual import BASELINES
 from recurrank.seeds import stream
 
@@ -161,11 +162,9 @@ def candidates(family: str) -> list[str]:
 
 def takers(family: str) -> list[str]:
     """Every ranker that can take part in a family, by name."""
-    from recurrank.rankers.ranker import registered
-
     if family in ("requests", "documents"):
-        return list(requests.kinds() if family == "requests" else queries.kinds())
-    return sorted(registered())
+        return list(kinds("requests" if family == "requests" else "queries"))
+    return names()
 
 
 def _of(asked: list[str], family: str) -> list[str]:

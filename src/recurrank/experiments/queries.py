@@ -21,9 +21,7 @@ from recurrank.experiments.summary import curves, grouped, standard_error
 from recurrank.queries.dataset import Queries, fingerprint, read
 from recurrank.queries.simulation import simulate
 from recurrank.queries.users import Users, make_users
-from recurrank.rankers.anchored import Anchored
-from recurrank.rankers.contextual import BASELINES
-from recurrank.rankers.documents import registered
+from recurrank.rankers import Ranks, kinds
 from recurrank.rankers.ranker import Ranker
 
 RANKERS = "pdgd,pairrank,anchored,dbgd,mgd,pmgd"
@@ -31,11 +29,6 @@ USERS = "perfect,navigational,informational"
 POSITIONS = 10
 LARGE = 1 << 28
 """Bytes of a file (a quarter of it, where it is packed) from which on it is converted to a map."""
-
-
-def kinds() -> dict[str, Any]:
-    """Every ranker that takes queries, by name; your own by being registered with ``rankers.documents.register``."""
-    return {**registered(), "anchored": Anchored, **BASELINES}
 
 
 class Played(NamedTuple):
@@ -78,7 +71,8 @@ class QuerySource:
     def play(self, experiment: Experiment, seed: np.random.SeedSequence) -> tuple[Ranker, Any]:
         """One run: the ranker as it is at the end, and what happened."""
         train, test = loaded(self.train, self.test, self.maps, self.prints)
-        environment, kind = experiment.environment, kinds()[experiment.ranker.partition(":")[0]]
+        environment = experiment.environment
+        kind: Any = kinds("queries")[experiment.ranker.partition(":")[0]]
         size = {"dim": train.dim, "positions": environment.positions, "rounds": environment.rounds}
         with making(experiment.ranker):
             ranker = kind(seed=seed, **size, **worked_out(experiment.options, environment.rounds))
@@ -156,8 +150,7 @@ def query_rows(results: Iterable[Result]) -> list[QueryRow]:
 class QuerySuite(RequestsSuite):
     """A suite of rankers on queries; its report has curves of NDCG as well as of clicks lost."""
 
-    def known_rankers(self) -> Mapping[str, type[Ranker]]:
-        return kinds()
+    ranks: ClassVar[Ranks] = "queries"
 
     def write(self, folder: Path, results: list[Result], report: Report) -> None:
         """The usual report on clicks lost, with NDCG in words; figures and a table of NDCG beside it."""

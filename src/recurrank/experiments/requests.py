@@ -7,7 +7,6 @@ unless an environment says something else. ``told`` is an oracle: Anchored, told
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar
@@ -19,21 +18,14 @@ from recurrank.experiments.experiment import Environment, Experiment, making, wo
 from recurrank.experiments.movielens_requests import MovieLens
 from recurrank.experiments.report import Report
 from recurrank.experiments.suite import RequestsSuite, Suite, chosen
+from recurrank.rankers import kinds
 from recurrank.rankers.anchored import Anchored
-from recurrank.rankers.contextual import BASELINES, Told
-from recurrank.rankers.ranker import Ranker, registered
-from recurrank.rankers.request_ranker import RequestRanker
+from recurrank.rankers.ranker import Ranker
 from recurrank.requests import Churn, Clusters, Context, Drift, Leader, Orthogonal, Requests, Uniform, Users, Zipf
 from recurrank.simulation.run import Run, simulate
 
 RANKERS = "anchored,told,naive-thompson,first-thompson,lints-pbmrank,request-cascade-lints,request-c3-ucb,club-cascade"
 PATIENCE = (0.25, 1.75)
-
-
-def kinds() -> dict[str, Any]:
-    """Every ranker of requests by name; your own by being registered."""
-    own = {name: kind for name, kind in registered().items() if issubclass(kind, RequestRanker)}
-    return {"anchored": Anchored, "told": Told, **BASELINES, **own}
 
 
 def seeded(stream: Any, seed: int) -> Requests:
@@ -71,7 +63,7 @@ class RequestSource:
     def play(self, experiment: Experiment, seed: np.random.SeedSequence) -> tuple[Ranker, Run]:
         """One run: the ranker as it is at the end, and what happened."""
         stream, environment = seeded(self.stream, int(seed.generate_state(1)[0])), experiment.environment
-        kind, world = kinds()[experiment.ranker.partition(":")[0]], stream.world()
+        kind, world = kinds("requests")[experiment.ranker.partition(":")[0]], stream.world()
         size: dict[str, Any] = {
             "dim": world.features.shape[1],
             "positions": environment.positions,
@@ -126,13 +118,6 @@ def movielens_environments(path: str | Path) -> dict[str, Environment]:
     return {name: _environment(name, MovieLens(path, truth=truth), "position", 100_000) for name, truth in truths.items()}
 
 
-class RequestSuite(RequestsSuite):
-    """A suite of rankers of requests in which every visitor has candidates of their own."""
-
-    def known_rankers(self) -> Mapping[str, type[Ranker]]:
-        return kinds()
-
-
 def suite(
     rankers: str = RANKERS,
     environments: str | None = None,
@@ -158,4 +143,4 @@ def suite(
     if rounds is not None:
         wanted = [replace(environment, rounds=as_count("rounds", rounds)) for environment in wanted]
     report = Report("Requests", "Every visitor's own candidates, under click models unknown to the rankers.")
-    return RequestSuite(wanted, rankers, report, runs=runs, name="requests")
+    return RequestsSuite(wanted, rankers, report, runs=runs, name="requests")

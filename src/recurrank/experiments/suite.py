@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import nullcontext
 from dataclasses import KW_ONLY, dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -26,8 +26,7 @@ from recurrank.experiments.experiment import (
 from recurrank.experiments.report import Report, needs_plotly, write_report
 from recurrank.experiments.results import ResultsFile
 from recurrank.experiments.runner import Progress, run
-from recurrank.rankers import make
-from recurrank.rankers.ranker import Ranker, registered
+from recurrank.rankers import Ranks, kinds, make
 
 
 @dataclass(frozen=True)
@@ -59,6 +58,8 @@ class Suite:
     rankers: str | Iterable[str]
     report: Report = field(default_factory=lambda: Report("Rankers compared", ""))
     _: KW_ONLY
+    ranks: ClassVar[Ranks] = "catalogue"
+    """What the rankers rank."""
     runs: int = 10
     first: int = 0
     name: str = "suite"
@@ -71,15 +72,11 @@ class Suite:
         labels = as_names("rankers", self.rankers)
         experiments = []
         for environment in self.environments:
-            wanted = parse_rankers([*labels, *self.also.get(environment.name, ())], self.known_rankers())
+            wanted = parse_rankers([*labels, *self.also.get(environment.name, ())], self.ranks)
             self.try_options(wanted, environment)
             wanted = {label: dict(self.options.get(label, given)) for label, given in wanted.items()}
             experiments += cross(self.name, environment, wanted, runs, first)
         object.__setattr__(self, "experiments", experiments)
-
-    def known_rankers(self) -> Mapping[str, type[Ranker]]:
-        """The rankers that can take part, by name."""
-        return registered()
 
     def try_options(self, rankers: Mapping[str, Mapping[str, Any]], environment: Environment) -> None:
         """ValueError for options that a ranker refuses: before the runs, not in the middle of them."""
@@ -163,6 +160,7 @@ class Suite:
 class RequestsSuite(Suite):
     """A suite of rankers of requests, which are made for requests with so many features."""
 
+    ranks: ClassVar[Ranks] = "requests"
     FROM_REQUESTS = ("dim", "context", "interactions")
     """Options that follow from the requests."""
 
@@ -170,7 +168,7 @@ class RequestsSuite(Suite):
         for name in self.FROM_REQUESTS:
             if name in options:
                 raise ValueError(f"rankers: {label!r}: {name} follows from the requests; leave it out")
-        kind: Any = self.known_rankers()[label.partition(":")[0]]
+        kind: Any = kinds(self.ranks)[label.partition(":")[0]]
         kind(dim=2, positions=environment.positions, rounds=environment.rounds, **options)
 
 

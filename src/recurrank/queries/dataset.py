@@ -19,6 +19,7 @@ from recurrank._arrays import Ints
 from recurrank.catalogue.maps import npy_header
 from recurrank.queries.letor import Part, Progress, read_parts
 from recurrank.queries.parsing import MOST_LABEL
+from recurrank.queries.room import Room, rows_of
 
 FORMAT = 1
 HEAD = 128
@@ -97,9 +98,8 @@ class Queries:
             return self
         if dim < self.dim:
             raise ValueError(f"dim: {dim} is less than the {self.dim} features that the documents have")
-        wide = np.zeros((len(self.features), dim), np.float32)
-        wide[:, : self.dim] = self.features
-        return type(self)(wide, self.labels, self.offsets, self.queries, self.source)
+        Room.in_memory()._replace(instead="number the features without gaps").check(self.source, len(self.features), dim)
+        return type(self)(_wide(self.features, dim), self.labels, self.offsets, self.queries, self.source)
 
 
 def read(
@@ -129,7 +129,8 @@ def read(
         raise ValueError(f"{path}: no such file; give a LETOR file")
     source = f"{path.name} {fingerprint(path)}"
     if map is None:
-        parts = list(read_parts(path, normalise, progress))
+        found = read_parts(path, Room.in_memory(), normalise, progress)
+        parts = [part._replace(values=part.values.astype(np.float32)) for part in found]
         return _together(parts, source)
     folder, about = Path(map), {"format": FORMAT, "source": source, "normalise": normalise}
     if not _made_of(folder, about):
@@ -166,7 +167,7 @@ def _fingerprint(path: Path, size: int, changed: int) -> str:
 
 def _finite(features: NDArray[np.float32]) -> bool:
     """Whether all are finite, looked at piece by piece: a map may be larger than the memory."""
-    piece = 1 << 16
+    piece = rows_of(features.shape[1])
     return all(np.isfinite(features[start : start + piece]).all() for start in range(0, len(features), piece))
 
 
@@ -228,15 +229,15 @@ def _write(path: Path, part: Path, about: dict[str, Any], progress: Progress | N
     rows, dim, parts = 0, 0, []
     with open(part / "features.npy", "w+b") as file:
         file.write(bytes(HEAD))
-        for found in read_parts(path, about["normalise"], progress):
+        for found in read_parts(path, Room.on_disk(part), about["normalise"], progress):
             if found.values.shape[1] > dim:
                 _widen(file, rows, dim, found.values.shape[1])
                 dim = found.values.shape[1]
-            values = np.zeros((len(found.labels), dim), np.float32)
-            values[:, : found.values.shape[1]] = found.values
-            values.tofile(file)
-            rows += len(values)
-            parts.append(found._replace(values=values[:0].astype(np.float64)))
+            piece = rows_of(dim)
+            for start in range(0, len(found.labels), piece):
+                _wide(found.values[start : start + piece], dim).tofile(file)
+            rows += len(found.labels)
+            parts.append(found._replace(values=np.zeros((0, 0))))
         if not dim:
             raise ValueError(NO_FEATURES.format(path=path))
         head = npy_header((rows, dim), "<f4")
@@ -252,12 +253,18 @@ def _write(path: Path, part: Path, about: dict[str, Any], progress: Progress | N
 
 def _widen(file: Any, rows: int, dim: int, wide: int) -> None:
     """Make room for more features in the rows that are written, from the last on."""
-    piece = 1 << 14
+    piece = rows_of(wide)
     for start in range((rows - 1) // piece * piece, -1, -piece) if rows and dim else ():
         count = min(piece, rows - start)
         file.seek(HEAD + start * dim * 4)
-        values = np.zeros((count, wide), np.float32)
-        values[:, :dim] = np.fromfile(file, np.float32, count * dim).reshape(count, dim)
+        values = np.fromfile(file, np.float32, count * dim).reshape(count, dim)
         file.seek(HEAD + start * wide * 4)
-        values.tofile(file)
+        _wide(values, wide).tofile(file)
     file.seek(HEAD + rows * wide * 4)
+
+
+def _wide(values: NDArray[Any], dim: int) -> NDArray[np.float32]:
+    """In single precision, with zeros for further features."""
+    wide = np.zeros((len(values), dim), np.float32)
+    wide[:, : values.shape[1]] = values
+    return wide

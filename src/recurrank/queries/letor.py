@@ -1,7 +1,8 @@
 """SVMrank (LETOR) files, plain or gzip, as a stream of whole queries.
 
 Blocks of some megabytes are cut at line ends and parsed by compiled code, one per processor at a time; queries that go across
-blocks are put together, scaled and handed on in the file's order. Memory does not depend on the size of the file.
+blocks are put together, scaled and handed on in the file's order. Memory does not depend on the size of the file; a block
+with a large number of a feature is cut into pieces, so that only documents near that one are as wide.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from numpy.typing import NDArray
 
 from recurrank._arrays import Floats, Ints
 from recurrank.queries.parsing import OK, REASONS, WIDER, normalise, parse, powers_of_ten
+from recurrank.queries.room import PIECE, Room
 
 BLOCK = 1 << 23
 """Bytes that are parsed at a time."""
@@ -27,6 +29,8 @@ LONGEST = 1 << 26
 """Bytes of a line, at most."""
 NEWLINE = 10
 
+Block = tuple[NDArray[np.uint8], int]
+"""Whole lines, then eight zeros; and the number of the first line, from 0."""
 Progress = Callable[[int, int], None]
 """Called with the bytes read and the bytes of the file."""
 
@@ -34,40 +38,58 @@ Progress = Callable[[int, int], None]
 class Part(NamedTuple):
     """Some whole queries of a file, in its order."""
 
-    values: Floats  # (n, d) d may grow from part to part
+    values: Floats  # (n, d) d differs from part to part
     labels: Ints  # (n,)
     offsets: Ints  # (q + 1,) where each query begins, from 0
     queries: Ints  # (q,) what the file calls them
 
 
 class _Rows(NamedTuple):
-    """The documents of one block."""
+    """The documents of one piece of the file."""
 
     values: Floats
     labels: Ints
     queries: Ints
     lines: Ints
+    widest: int  # the line of the largest number of a feature
 
 
-def read_parts(path: Path, scale: bool = True, progress: Progress | None = None) -> Iterator[Part]:
-    """The queries of a file; ValueError, in one line, for what is not such a file, with the number of the line."""
+def read_parts(path: Path, room: Room, scale: bool = True, progress: Progress | None = None) -> Iterator[Part]:
+    """The queries of a file; ValueError, in one line, for what is not such a file, with the number of the line.
+
+    Also where all documents so far, as wide as the widest, would be more than there is ``room`` for.
+    """
     seen: set[int] = set()
-    left: _Rows | None = None
+    left: list[_Rows] = []  # documents of one query, which may go on
+    count, dim, widest = 0, 0, 0
     for rows in _parsed(path, progress):
-        whole = rows if left is None else _joined(left, rows)
-        if not len(whole.labels):
+        if not len(rows.labels):
             continue
-        starts = np.flatnonzero(np.diff(whole.queries)) + 1
-        last = int(starts[-1]) if len(starts) else 0  # the last query may go on
-        if last:
-            yield _finish(path, _cut(whole, 0, last), np.concatenate([[0], starts]), seen, scale)
-        left = _cut(whole, last, len(whole.labels))
-    if left is None or not len(left.labels):
+        count += len(rows.labels)
+        if rows.values.shape[1] > dim:
+            dim, widest = rows.values.shape[1], rows.widest
+        room.check(f"{path}, line {widest + 1:,}", count, dim)
+        same = left[0].queries[0] == rows.queries if left else np.zeros(len(rows.queries), np.bool_)
+        ends = len(same) if same.all() else int(np.argmin(same))  # of the query that has begun before
+        if ends:
+            left.append(_cut(rows, 0, ends))
+        if ends == len(same):
+            continue
+        if left:
+            yield _finish(path, _joined(path, left), seen, scale)
+        starts = np.flatnonzero(np.diff(rows.queries)) + 1
+        last = max(ends, int(starts[-1]) if len(starts) else 0)
+        if last > ends:
+            yield _finish(path, _cut(rows, ends, last), seen, scale)
+        left = [_cut(rows, last, len(rows.labels))]
+    if not left:
         raise ValueError(f"{path}: has no documents; give lines like '2 qid:1 1:0.5 2:3'")
-    yield _finish(path, left, np.array([0, len(left.labels)]), seen, scale)
+    yield _finish(path, _joined(path, left), seen, scale)
 
 
-def _finish(path: Path, rows: _Rows, offsets: Ints, seen: set[int], scale: bool) -> Part:
+def _finish(path: Path, rows: _Rows, seen: set[int], scale: bool) -> Part:
+    starts = np.flatnonzero(np.diff(rows.queries)) + 1
+    offsets = np.concatenate([[0], starts, [len(rows.queries)]])
     queries = rows.queries[offsets[:-1]]
     for place, query in enumerate(queries.tolist()):
         if query in seen:
@@ -81,60 +103,96 @@ def _finish(path: Path, rows: _Rows, offsets: Ints, seen: set[int], scale: bool)
     return Part(rows.values, rows.labels, offsets, queries)
 
 
-def _joined(first: _Rows, second: _Rows) -> _Rows:
-    wide = max(first.values.shape[1], second.values.shape[1])
-    values = np.zeros((len(first.labels) + len(second.labels), wide))
-    values[: len(first.labels), : first.values.shape[1]] = first.values
-    values[len(first.labels) :, : second.values.shape[1]] = second.values
-    others = (np.concatenate([a, b]) for a, b in zip(first[1:], second[1:], strict=True))
-    return _Rows(values, *others)
+def _joined(path: Path, pieces: list[_Rows]) -> _Rows:
+    """Pieces that follow each other as one; each query is in memory as a whole."""
+    if len(pieces) == 1:
+        return pieces[0]
+    count, widest = sum(len(piece.labels) for piece in pieces), max(pieces, key=lambda piece: piece.values.shape[1])
+    dim = widest.values.shape[1]
+    Room.in_memory().check(f"{path}, line {widest.widest + 1:,}", count, dim)
+    values, row = np.zeros((count, dim)), 0
+    for piece in pieces:
+        values[row : row + len(piece.labels), : piece.values.shape[1]] = piece.values
+        row += len(piece.labels)
+    labels, queries, lines = (np.concatenate(column) for column in zip(*(piece[1:4] for piece in pieces), strict=True))
+    return _Rows(values, labels, queries, lines, widest.widest)
 
 
 def _cut(rows: _Rows, start: int, stop: int) -> _Rows:
-    values, labels, queries, lines = rows
-    return _Rows(values[start:stop], labels[start:stop], queries[start:stop], lines[start:stop])
+    values, labels, queries, lines, widest = rows
+    return _Rows(values[start:stop], labels[start:stop], queries[start:stop], lines[start:stop], widest)
 
 
 def _parsed(path: Path, progress: Progress | None) -> Iterator[_Rows]:
     """The documents of each block in order; some blocks are parsed ahead, one per processor."""
     workers = os.cpu_count() or 1
-    ahead: deque[Future[_Rows]] = deque()
+    ahead: deque[tuple[Block, Future[_Rows | None]]] = deque()
     width = 0
+
+    def pieces(block: Block, parsed: _Rows | None) -> Iterator[_Rows]:
+        nonlocal width
+        for rows in _halves(path, *block) if parsed is None else [parsed]:
+            width = max(width, rows.values.shape[1])
+            yield rows
+
     with ThreadPoolExecutor(workers) as pool:
         try:
-            for data, line in _blocks(path, progress):
-                if width:
-                    ahead.append(pool.submit(_parse, path, data, line, width))
-                    if len(ahead) <= workers:
-                        continue
-                    rows = ahead.popleft().result()
-                else:  # the first block tells how many features there are
-                    rows = _parse(path, data, line, width)
-                width = max(width, rows.values.shape[1])
-                yield rows
+            for block in _blocks(path, progress):
+                if not width:  # the first block tells how many features there are
+                    yield from pieces(block, _parse(path, *block, width))
+                    continue
+                ahead.append((block, pool.submit(_parse, path, *block, width)))
+                if len(ahead) > workers:
+                    first, future = ahead.popleft()
+                    yield from pieces(first, future.result())
             while ahead:
-                yield ahead.popleft().result()
+                first, future = ahead.popleft()
+                yield from pieces(first, future.result())
         finally:
-            for waiting in ahead:
+            for _, waiting in ahead:
                 waiting.cancel()
 
 
-def _parse(path: Path, data: NDArray[np.uint8], line: int, width: int) -> _Rows:
-    """The documents of one block, whose first line is number ``line`` of the file, from 0."""
+def _halves(path: Path, data: NDArray[np.uint8], line: int) -> Iterator[_Rows]:
+    """The documents of a block that is too large as a whole, each half as wide as it needs to be."""
+    ends = np.flatnonzero(data == NEWLINE) + 1
+    middle = len(ends) // 2
+    cut = int(ends[middle - 1])
+    halves: list[Block] = [(np.concatenate([data[:cut], np.zeros(8, np.uint8)]), line), (data[cut:], line + middle)]
+    for block in halves:
+        rows = _parse(path, *block, 0)
+        if rows is None:
+            yield from _halves(path, *block)
+        else:
+            yield rows
+
+
+def _parse(path: Path, data: NDArray[np.uint8], line: int, width: int) -> _Rows | None:
+    """The documents of one block, whose first line is number ``line`` of the file, from 0; None where they are too large.
+
+    ``width`` is how many features they probably have.
+    """
     rows = int(np.count_nonzero(data == NEWLINE))
     while True:
-        values = np.zeros((rows, width))
+        values = np.zeros((rows, width if _fits(rows, width) else 0))
         found = np.zeros((3, rows), np.int64)
         count, result, where, most = parse(data, powers_of_ten(), values, found[0], found[1], found[2])
         if result == OK:
-            return _Rows(values[:count], found[0, :count], found[1, :count], found[2, :count] + line)
+            return _Rows(values[:count], found[0, :count], found[1, :count], found[2, :count] + line, where + line)
         if result != WIDER:
             raise ValueError(f"{path}, line {line + where + 1:,}: {REASONS[result]}")
+        if not _fits(rows, most):
+            return None
         width = most
 
 
-def _blocks(path: Path, progress: Progress | None) -> Iterator[tuple[NDArray[np.uint8], int]]:
-    """Whole lines, some megabytes of them, followed by eight zeros; and the number of the first line, from 0."""
+def _fits(rows: int, width: int) -> bool:
+    """Whether a block is small enough to be made as a whole; a single document always is."""
+    return rows < 2 or 8 * rows * width <= PIECE
+
+
+def _blocks(path: Path, progress: Progress | None) -> Iterator[Block]:
+    """The file in pieces of some megabytes."""
     line, rest = 0, b""
     with open(path, "rb") as file:
         size = os.fstat(file.fileno()).st_size

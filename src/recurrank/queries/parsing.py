@@ -19,8 +19,8 @@ from recurrank._compiled import inner, sweep
 MOST_LABEL = 31
 """Gains are 2^label - 1; labels of the public collections go to 4."""
 MOST_FEATURES = 100_000
-LARGEST = float(np.finfo(np.float32).max)
-"""Of the absolute values that a float32 can hold."""
+LARGEST = float(np.finfo(np.float32).max) * (1 + 1e-12)
+"""Of the absolute values that a float32 can hold, and what that may be read as."""
 
 OK, WIDER, BAD_LABEL, NO_QUERY, BAD_FEATURE, BAD_VALUE, NOT_INCREASING = range(7)
 """What became of a block; all but the first end it at a line."""
@@ -117,9 +117,10 @@ def parse(
     """Read the lines of ``data``, which ends in a newline and eight zero bytes.
 
     Fills one row of ``values`` (zero before), ``labels``, ``queries`` and ``lines`` (numbers of lines, from 0) per document.
-    Returns the rows, what went wrong (``OK``: nothing), the line of that, and the largest number of a feature.
+    Returns the rows, what went wrong (``OK``: nothing), the line of that, and the largest number of a feature; where nothing
+    went wrong or a feature is ``WIDER``, the line that this number is in.
     """
-    end, i, row, line, most = len(data) - 8, 0, 0, 0, 0
+    end, i, row, line, most, widest = len(data) - 8, 0, 0, 0, 0, 0
     width = values.shape[1]
     while i < end:
         while _blank(data[i]):
@@ -153,13 +154,14 @@ def parse(
                     return row, BAD_VALUE, line, most
                 if feature <= width:
                     values[row, feature - 1] = value
-            most = max(most, before)
+            if before > most:
+                most, widest = before, line
             row += 1
         while data[i] != NEWLINE:
             i += 1
         i += 1
         line += 1
-    return row, WIDER if most > width else OK, line, most
+    return row, WIDER if most > width else OK, widest, most
 
 
 def powers_of_ten() -> Floats:

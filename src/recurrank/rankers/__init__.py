@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal, get_args
 
 from numpy.typing import ArrayLike
 
@@ -23,6 +23,7 @@ from recurrank.rankers.cascade_ucb import CascadeUCB1 as CascadeUCB1
 from recurrank.rankers.cascade_ucb_v import CascadeUCBV as CascadeUCBV
 from recurrank.rankers.cascade_woful import CascadeWOFUL as CascadeWOFUL
 from recurrank.rankers.club_cascade import CLUBCascade as CLUBCascade
+from recurrank.rankers.contextual import BASELINES, Told
 from recurrank.rankers.dcm_klucb import DCMKLUCB as DCMKLUCB
 from recurrank.rankers.gl_cdcm import GLCDCM as GLCDCM
 from recurrank.rankers.grab import GRAB as GRAB
@@ -39,6 +40,7 @@ from recurrank.rankers.ranked_bandits import RankedBandits as RankedBandits
 from recurrank.rankers.ranked_zooming import RankedZooming as RankedZooming
 from recurrank.rankers.ranker import Ranker, Seed, registered
 from recurrank.rankers.recurrank import RecurRank as RecurRank
+from recurrank.rankers.request_ranker import RequestRanker
 from recurrank.rankers.saving import load
 from recurrank.rankers.toprank import TopRank as TopRank
 from recurrank.rankers.unirank import UniRank as UniRank
@@ -47,7 +49,7 @@ from recurrank.rankers.yardsticks import EpsilonGreedy as EpsilonGreedy
 from recurrank.rankers.yardsticks import Oracle as Oracle
 from recurrank.rankers.yardsticks import Random as Random
 
-__all__ = ["DEFAULT", "Option", "Ranker", "load", "make", "names", "plain", "registered"]
+__all__ = ["DEFAULT", "Option", "Ranker", "kinds", "load", "make", "names", "plain", "registered"]
 __all__ += [kind.__name__ for kind in registered().values()]
 
 
@@ -55,19 +57,43 @@ DEFAULT = "balanced"
 """The algorithm wherever none is named."""
 
 
-def names(*, served: bool = False) -> list[str]:
-    """Every algorithm's registry name; or of those that a service can use.
+Ranks = Literal["catalogue", "requests", "queries"]
+"""What a ranker ranks: one catalogue, the candidates of requests, or the documents of queries."""
+
+
+def kinds(ranks: Ranks | None = None) -> dict[str, type[Ranker]]:
+    """Every algorithm by its name, or those that rank this: your own, too, by being registered.
+
+    >>> "pdgd" in kinds(), "pdgd" in kinds("catalogue"), "anchored" in kinds("queries")
+    (True, False, True)
+    """
+    if ranks is None:
+        return {**registered(), **kinds("requests"), **kinds("queries")}
+    if ranks == "catalogue":
+        return registered()
+    if ranks == "requests":
+        own = {name: kind for name, kind in registered().items() if issubclass(kind, RequestRanker)}
+        return {"anchored": Anchored, "told": Told, **BASELINES, **own}
+    if ranks == "queries":
+        return {**documents.registered(), "anchored": Anchored, **BASELINES}
+    raise ValueError(f"ranks: {ranks!r} is unknown; choose from {', '.join(get_args(Ranks))}")
+
+
+def names(ranks: Ranks | None = "catalogue", *, served: bool = False) -> list[str]:
+    """The registry names of the algorithms that rank this, and that a service can use if ``served``; of all for None.
 
     >>> "oracle" in names(), "oracle" in names(served=True)
     (True, False)
+    >>> "pdgd" in names(), "pdgd" in names("queries")
+    (False, True)
     """
-    return sorted(name for name, kind in registered().items() if not (served and kind.not_served))
+    return sorted(name for name, kind in kinds(ranks).items() if not (served and kind.not_served))
 
 
 def make(
     name: str,
     *,
-    features: ArrayLike | Catalogue,
+    features: ArrayLike | Catalogue | None = None,
     positions: int,
     rounds: int,
     seed: Seed = None,
@@ -78,7 +104,7 @@ def make(
 
     Args:
         name: see :func:`names`.
-        features: the items.
+        features: the items; a ranker of requests or queries may have the option ``dim`` instead.
         positions: K.
         rounds: T.
         seed: of its random choices.
@@ -88,12 +114,17 @@ def make(
     >>> import numpy as np
     >>> make("recurrank", features=np.eye(4), positions=2, rounds=100, seed=0).name
     'recurrank'
+    >>> make("pdgd", dim=136, positions=10, rounds=100_000, seed=0).rank(np.ones((30, 136))).items.shape
+    (10,)
 
     """
-    if not isinstance(name, str) or name not in registered():
+    everything = kinds()
+    if not isinstance(name, str) or name not in everything:
         raise ValueError(f"ranker: {name!r} is unknown; choose from {', '.join(names())}")
-    kind = registered()[name]
+    kind: Any = everything[name]
     known = kind.declared()
+    if features is None and "dim" not in known:
+        raise ValueError(f"features: missing; {name} ranks a catalogue, give a matrix with one row per item")
     given = {**{option: truth for option, truth in (told or {}).items() if option in known and known[option].told}, **options}
     for option in given:
         if option not in known:
@@ -101,4 +132,5 @@ def make(
     for option, what in known.items():
         if what.default is REQUIRED and option not in given:
             raise ValueError(f"{option}: {name} needs it; give {what.wanted}")
-    return kind(features, positions=positions, rounds=rounds, seed=seed, **given)
+    made: Ranker = kind(features, positions=positions, rounds=rounds, seed=seed, **given)
+    return made

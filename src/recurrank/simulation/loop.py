@@ -117,6 +117,8 @@ def _check(ranker: object, model: object) -> None:
     """ValueError for what is no ranker or no click model."""
     if not isinstance(ranker, Ranker):
         raise ValueError(f"ranker: {_called(ranker)} is not a ranker; give the ranker first, then the click model")
+    if not hasattr(ranker, "compiled_rank"):
+        raise ValueError(f"ranker: {ranker.name} ranks the documents of queries; simulate it with recurrank.queries.simulate")
     if not isinstance(model, ClickModel):
         known = models().get(model) if isinstance(model, str) else None
         given = "is a name" if known else "is not a click model"
