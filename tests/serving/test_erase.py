@@ -392,10 +392,12 @@ def test_events_are_not_dropped_behind_an_archive_unless_that_is_said(tmp_path, 
         told = call("doctor", "--store", running.address)
     assert "wrong archive: archive: events of this log went to" in told[1]
     assert "give one of both" in call(*command, "--drop", "--archive", archive)[2]
+    assert "drop: nothing is dropped without --retain" in call("serve", "--store", running.address, "--drop")[2]
     again(running, drop=True)
     assert f"archive: none; before: {archive}\n" in call("doctor", "--store", running.address)[1]
-    code, out, _ = call("erase", WHO, "--store", running.address)
+    code, out, _ = call("erase", WHO, "--store", running.address, "--archive", archive)
     assert (code, f"archive {archive}: erased from 10 slates" in out) == (0, True)
+    assert call("erase", WHO, "--store", running.address)[1] == out.replace("10 slates", "0 slates")
     assert not archived_subjects(tmp_path)
 
 

@@ -112,6 +112,8 @@ def _policy(retain: str | None, archive: str | None, drop: bool) -> Any:
     if retain is None:
         if archive is not None:
             raise ValueError("archive: nothing goes there without --retain; give both")
+        if drop:
+            raise ValueError("drop: nothing is dropped without --retain; give both")
         return None
     if archive is not None and drop:
         raise ValueError("drop: events that go to --archive are not dropped; give one of both")

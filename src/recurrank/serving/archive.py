@@ -163,7 +163,10 @@ class Archive:
         """What is in the archive of a log that begins after an event; ValueError where it is not one of this log."""
         manifest = self.manifest()
         if manifest.last < seq:
-            raise ValueError(f"archive: {self.address} ends with event {manifest.last}, the log begins after {seq}")
+            raise ValueError(
+                f"archive: {self.address} ends with event {manifest.last}, the log begins after {seq}; "
+                "give --archive where the log's is"
+            )
         if seq and self._digest(manifest, seq) != digest.hex():
             raise ValueError(f"archive: {self.address} is not one of this log, or has gone on without it since event {seq}")
         return manifest

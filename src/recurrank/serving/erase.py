@@ -74,15 +74,15 @@ def _archives(store: Store, given: str | None, gone: list[str]) -> list[Archive]
             raise ValueError(f"gone: {address} is not an archive of this log; it has had {', '.join(before) or 'none'}")
     last = None if floor.archive is None else address_of(floor.archive)
     current = last if given is None else address_of(given)
-    found = []
-    if current is not None:
-        found.append(Archive(current))
-        found[0].check(floor.seq, floor.digest)
-        found[0].check_there()
+    found, moved = [], False
+    if current is not None and (current == last or current not in before):  # not one that the log had before
+        archive = Archive(current)
+        archive.check(floor.seq, floor.digest)
+        archive.check_there()
+        found, moved = [archive], current != last
     for former in before:
         archive = Archive(former)
-        moved = former == last and given is not None and not archive.there
-        if former in (current, *gone) or moved:
+        if former in (*gone, *(one.address for one in found)) or (moved and former == last and not archive.there):
             continue
         if not archive.there:
             raise ValueError(

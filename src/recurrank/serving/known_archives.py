@@ -19,9 +19,13 @@ NOTE = "archives"
 
 def known(store: Store) -> list[str]:
     """Addresses of all archives that may have events of a log."""
-    noted, last = store.noted_as(NOTE), store.floor().archive
-    found = [] if noted is None else msgspec.msgpack.decode(noted, type=list[str])
+    found, last = unpack(store.noted_as(NOTE)), store.floor().archive
     return found if last is None or address_of(last) in found else [*found, address_of(last)]
+
+
+def unpack(noted: bytes | None) -> list[str]:
+    """The addresses in the note."""
+    return [] if noted is None else msgspec.msgpack.decode(noted, type=list[str])
 
 
 def remember(store: Store, archive: str) -> None:

@@ -6,9 +6,13 @@ import sqlite3
 from collections.abc import Iterator
 from typing import Any
 
+import msgspec
+
 from recurrank.serving import chain
 from recurrank.serving.archive import Archive
+from recurrank.serving.archive_files import address_of
 from recurrank.serving.events import Event, Kind
+from recurrank.serving.known_archives import NOTE, unpack
 from recurrank.serving.store.base import Floor, Status
 from recurrank.serving.store.sql import FLOOR, FLOOR_ITEMS
 
@@ -37,6 +41,9 @@ def put_events_back(database: sqlite3.Connection, where: str, floor: Floor, unti
     if there != last:
         raise ValueError(f"archive: {where}: {last - there:,} of the events up to {last} are missing")
     database.execute("DELETE FROM meta WHERE name = ? OR name LIKE ?", (FLOOR, f"{FLOOR_ITEMS}%"))
+    noted = database.execute("SELECT value FROM meta WHERE name = ?", (NOTE,)).fetchone()
+    archives = list(dict.fromkeys([*unpack(noted and noted[0]), address_of(where)]))  # an erasure has to find it still
+    database.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (NOTE, msgspec.msgpack.encode(archives)))
     return count
 
 
