@@ -206,6 +206,11 @@ def of_request(state: ClickState, positions: int) -> tuple[int, bool]:
 @hot
 def by_examination(state: ClickState, size: int, ranking: Ints, room: Room) -> None:
     """The most attractive item where the examination is largest, and so on; the ranking is by attraction before."""
+    falls = True
+    for k in range(1, size):
+        falls &= state.table[0, k] <= state.table[0, k - 1]
+    if falls:
+        return
     for k in range(size):
         room.list[k] = ranking[k]
     for k in range(size):
