@@ -19,10 +19,12 @@ import re
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from typing import NamedTuple
 
 import structlog
 
+from recurrank.serving.archive import Archive
 from recurrank.serving.changes import stocked_at
 from recurrank.serving.fold import unpack_catalogue
 from recurrank.serving.known_archives import check_dropping, remember
@@ -243,7 +245,9 @@ class Retention:
         self._vain, self._again = (floor.seq, newest), time.monotonic() + self._delay
         self._delay = min(2 * self._delay, LONGEST_RETRY)
         if archive is not None:
-            remember(self._store, archive)
+            with suppress(ValueError, OSError):  # what cannot be used gets no event: the worker says why
+                Archive(archive).check_usable()
+                remember(self._store, archive)
         self._store.pin({ranker: seq for ranker, seq in newest.items() if seq > verified.get(ranker, 0)}, Pin.CANDIDATE)
         with span("retention: verify and archive", until=target):
             prepared = self._work(Order(self._address, archive, target))
