@@ -23,7 +23,9 @@ from numba.core.errors import TypingError
 
 import recurrank
 import recurrank as rr
-from recurrank._compiled import Stopwatch, _KeyedFiles, contributes, digest_behind, hot, loop
+from recurrank._compiled import _KeyedFiles, contributes, hot, loop
+from recurrank._sources import digest_behind
+from recurrank._stopwatch import Stopwatch
 
 SCRIPT = """
 import numpy as np

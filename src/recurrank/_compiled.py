@@ -20,11 +20,7 @@ import os
 import pickle
 import re
 import shutil
-import sys
-import sysconfig
 import tempfile
-import threading
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import CodeType, FunctionType, ModuleType
@@ -33,7 +29,7 @@ from typing import Any, TypeVar, cast
 import numpy as np
 from numba import __version__ as numba_version
 from numba import njit, types
-from numba.core import caching, config, event
+from numba.core import caching, config
 from numba.core.bytecode import FunctionIdentity
 from numba.core.dispatcher import Dispatcher
 from numba.core.registry import CPUDispatcher
@@ -41,6 +37,7 @@ from numba.extending import overload
 
 from recurrank._generators import register
 from recurrank._linking import PartCompiler, PartsCache, WholeCompiler
+from recurrank._sources import is_ours, is_users
 
 _IN_PLACE: Any = {"forceinline": True, "_nrt": False}
 _NO_WAY_IN: Any = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True, "pipeline_class": PartCompiler}
@@ -56,12 +53,8 @@ _FORM = "8"
 F = TypeVar("F", bound=Callable[..., Any])
 
 _FunctionCache: Any = caching.FunctionCache
-_Listener: Any = event.Listener
 _DataFiles: Any = caching.IndexDataCacheFile
 _Dispatcher: Any = CPUDispatcher
-
-PACKAGE = __name__.partition(".")[0]
-_HERE = Path(__file__).parent
 
 
 def compiled(function: F) -> F:
@@ -258,44 +251,6 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_number_apart)
 
 
-class _Compiling(_Listener):  # type: ignore[misc]
-    """How long each thread has held numba's compiler: compiling, or loading machine code from disk."""
-
-    def __init__(self) -> None:
-        self._own = threading.local()
-
-    @property
-    def seconds(self) -> float:
-        return float(getattr(self._own, "seconds", 0.0))
-
-    def on_start(self, event: Any) -> None:
-        self._own.depth = getattr(self._own, "depth", 0) + 1
-        if self._own.depth == 1:
-            self._own.began = time.perf_counter()
-
-    def on_end(self, event: Any) -> None:
-        self._own.depth -= 1
-        if self._own.depth == 0:
-            self._own.seconds = self.seconds + time.perf_counter() - self._own.began
-
-
-_compiling = _Compiling()
-_events: Any = event
-_events.register("numba:compiler_lock", _compiling)
-
-
-class Stopwatch:
-    """Seconds of this thread without compilation, whether in the first round, a decision or a user's own code."""
-
-    def __init__(self) -> None:
-        self._began = time.perf_counter() - _compiling.seconds
-
-    @property
-    def seconds(self) -> float:
-        """Seconds since it was made."""
-        return time.perf_counter() - _compiling.seconds - self._began
-
-
 def _cache_for_now() -> None:
     """Keep machine code in a private folder until this process ends; its children use it too."""
     folder = tempfile.mkdtemp(prefix="recurrank-cache-")
@@ -375,7 +330,7 @@ def _referred(function: FunctionType) -> Iterator[Any]:
         value = function.__globals__.get(name)
         if not isinstance(value, ModuleType):
             yield value
-        elif is_ours(value.__name__) or _is_users(value):
+        elif is_ours(value.__name__) or is_users(value):
             yield from (getattr(value, part, None) for part in names)
 
 
@@ -389,60 +344,3 @@ def _is_dispatcher(value: Any) -> bool:
 
 def _named(value: Any) -> str:
     return f"{getattr(value, '__module__', '')}.{value.__qualname__}"
-
-
-@functools.cache
-def sources_digest() -> bytes:
-    """A digest of every source file of the package, names and contents."""
-    root, digest = _HERE, hashlib.sha256()
-    for path in sorted(root.rglob("*.py")):
-        digest.update(str(path.relative_to(root)).encode() + b"\0" + path.read_bytes())
-    return digest.digest()
-
-
-def digest_behind(*kinds: type[Any]) -> bytes:
-    """:func:`sources_digest`, and the files behind those of the classes that are a user's own.
-
-    These are the file of the class and the imported files in its folder and below.
-    """
-    digest = hashlib.sha256(sources_digest())
-    for kind in kinds:
-        if not is_ours(kind.__module__):
-            for name, path in _beside(kind.__module__):
-                digest.update(name.encode() + b"\0" + path.read_bytes())
-    return digest.digest()
-
-
-def _beside(module: str) -> Iterator[tuple[str, Path]]:
-    own = getattr(sys.modules.get(module), "__file__", None)
-    if own is None:
-        raise ValueError(f"{module}: its classes are in no file, so that nothing tells whether they change; put them into one")
-    for name, other in sorted(sys.modules.items()):
-        path = getattr(other, "__file__", None)
-        if name == module or (name != "__main__" and path and _is_users(other) and Path(path).is_relative_to(Path(own).parent)):
-            yield name, Path(str(path))
-
-
-def is_ours(module: str) -> bool:
-    """Whether a module, by its name, is one of this package."""
-    return module.partition(".")[0] == PACKAGE
-
-
-def _is_users(module: ModuleType) -> bool:
-    """Whether the file is the user's own rather than part of Python or an installed library."""
-    path = getattr(module, "__file__", None)
-    return path is not None and not _installed(Path(path))
-
-
-def in_a_library(file: Path) -> bool:
-    """Whether a file is part of this package, of Python or of an installed library, rather than the user's own."""
-    return file.is_relative_to(_HERE) or _installed(file)
-
-
-def _installed(file: Path) -> bool:
-    return any(file.is_relative_to(library) for library in _libraries())
-
-
-@functools.cache
-def _libraries() -> frozenset[str]:
-    return frozenset(sysconfig.get_path(kind) for kind in ("stdlib", "platstdlib", "purelib", "platlib"))

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from recurrank._compiled import sources_digest
+from recurrank._sources import sources_digest
 
 
 @contextmanager

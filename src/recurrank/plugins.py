@@ -19,7 +19,7 @@ from typing import Any
 
 from numba.core.errors import NumbaError
 
-from recurrank._compiled import in_a_library
+from recurrank._sources import in_a_library
 
 ENVIRONMENT = "RECURRANK_PLUGINS"
 """Where a process finds the plugins of the process that started it."""

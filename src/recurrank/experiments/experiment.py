@@ -26,7 +26,7 @@ import numpy as np
 
 from recurrank import labels, plugins
 from recurrank._arrays import Features, Floats, Ints
-from recurrank._compiled import digest_behind
+from recurrank._sources import digest_behind
 from recurrank.clicks.model import ClickModel
 
 if TYPE_CHECKING:

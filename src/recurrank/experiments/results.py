@@ -16,7 +16,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from recurrank._compiled import sources_digest
+from recurrank._sources import sources_digest
 from recurrank.experiments.experiment import Experiment, Result, code_of
 
 NAME = "results.parquet"

@@ -13,8 +13,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from recurrank._arrays import Bools, Floats, Ints, as_count
-from recurrank._compiled import Stopwatch, loop
+from recurrank._compiled import loop
 from recurrank._frames import frame
+from recurrank._stopwatch import Stopwatch
 from recurrank.plugins import plainly
 from recurrank.queries.dataset import Queries
 from recurrank.queries.metrics import dcg, ideal_dcg, ideal_slates

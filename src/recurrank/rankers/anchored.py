@@ -71,8 +71,8 @@ from recurrank.rankers.knowledge import Coefficient, Examination, Knowledge
 from recurrank.rankers.options import Option
 from recurrank.rankers.ranker import Seed, register
 from recurrank.rankers.request import Choice
-from recurrank.rankers.request_ranker import LARGE, ContextSize, Dim, Interactions, RequestRanker, finite
-from recurrank.rankers.states import flatten, unflatten
+from recurrank.rankers.request_ranker import LARGE, ContextSize, Dim, Interactions, RequestRanker
+from recurrank.rankers.states import finite, flatten, unflatten
 
 SAMPLES, FEW_SAMPLES = 32, 16
 """Drawn at each estimate for the rounds until the next one; the fewer where a catalogue is large."""

@@ -24,7 +24,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from recurrank._arrays import Bools, Floats, Ints, as_count
-from recurrank._compiled import contributes, hot, is_ours
+from recurrank._compiled import contributes, hot
+from recurrank._sources import is_ours
 from recurrank.catalogue import Catalogue, as_catalogue
 from recurrank.plugins import plainly
 from recurrank.rankers.dispatch import Buffer as Buffer

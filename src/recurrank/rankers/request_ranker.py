@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike
 from recurrank._arrays import Floats, Ints, as_count
 from recurrank.catalogue import Catalogue, as_catalogue
 from recurrank.rankers.engines.requests import EXPLOITED, Shown, Work
+from recurrank.rankers.engines.shortlist import leading
 from recurrank.rankers.options import Option
 from recurrank.rankers.ranker import Ranker, Seed
 from recurrank.rankers.request import (
@@ -41,10 +42,6 @@ from recurrank.rankers.stock import Stock
 from recurrank.seeds import sequence
 from recurrank.slate import Slate
 
-PIECE = 4096
-"""Rows whose scores are computed at a time."""
-RUN = 32
-"""Rows of which the best is looked at first."""
 LARGE = 1024
 """With more items than this, the whole catalogue is ranked by way of a shortlist."""
 SPARE = 10
@@ -411,29 +408,3 @@ class RequestRanker(Ranker):
         other.segments = dict(self.segments)
         other.state = other.state._replace(work=self._work(len(self.state.work.score)))
         return other
-
-
-def finite(state: Any) -> Any:
-    """The state; ValueError if what it has learned are not all numbers."""
-    if not all(np.isfinite(part).all() for part in (state.moments, state.sums, state.theta)):
-        raise ValueError("saved ranker: it has learned from features that were too large to add up; learn anew")
-    return state
-
-
-def leading(features: Floats, vectors: Floats, size: int) -> Ints:
-    """The rows that are among the ``size`` best under any of the vectors (constants order nothing), the earlier of equals."""
-    found = []
-    pieces = [slice(start, start + PIECE) for start in range(0, len(features), PIECE)]
-    products = [vectors[:, 1:] @ features[piece].T for piece in pieces]
-    # The size-th best of the maxima of runs of rows is at most that of all rows.
-    maxima = np.hstack([np.maximum.reduceat(scores, np.arange(0, scores.shape[1], RUN), axis=1) for scores in products])
-    bars = np.full(len(vectors), -np.inf)
-    if maxima.shape[1] >= size:
-        bars = np.partition(maxima, maxima.shape[1] - size, axis=1)[:, maxima.shape[1] - size]
-    for piece, scores in zip(pieces, products, strict=True):
-        which, rows = np.nonzero(scores >= bars[:, None])
-        found.append((which, rows + piece.start, scores[which, rows]))
-    which, rows, scores = (np.concatenate(parts) for parts in zip(*found, strict=True))
-    order = np.lexsort((rows, -scores, which))
-    first = np.searchsorted(which[order], which[order])  # where each vector's rows begin
-    return np.unique(rows[order][np.arange(len(order)) - first < size])

@@ -72,3 +72,10 @@ def made_of(kind: type[Any], parts: list[Any], into: Any) -> Any:
     """A state of these parts; ``into`` itself where they are its own."""
     same = into is not None and all(part is own for part, own in zip(parts, into, strict=True))
     return into if same else kind(*parts)
+
+
+def finite(state: Any) -> Any:
+    """The state; ValueError if what it has learned are not all numbers."""
+    if not all(np.isfinite(part).all() for part in (state.moments, state.sums, state.theta)):
+        raise ValueError("saved ranker: it has learned from features that were too large to add up; learn anew")
+    return state

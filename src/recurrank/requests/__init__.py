@@ -1,11 +1,9 @@
 """Streams of requests: every visitor's own candidates, for simulations (:func:`recurrank.simulate` with ``requests=``)."""
 
+from recurrank.requests.changing import Churn, Drift, Leader
 from recurrank.requests.streams import (
-    Churn,
     Clusters,
     Context,
-    Drift,
-    Leader,
     Log,
     Orthogonal,
     Requests,

@@ -6,16 +6,14 @@ rankers are given the features v. All randomness comes from ``seed``.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from recurrank._arrays import Floats, as_array, as_count, as_number, as_probabilities
-from recurrank.requests.world import LISTED, POPULAR, Turn, World
+from recurrank.requests.world import LISTED, POPULAR, World
 from recurrank.seeds import stream
 
 BASE, SLOPE = 0.2, 0.25
@@ -27,7 +25,7 @@ STEEPEST = 20
 """The largest exponent of popularity: 10^6 items then differ by a factor of 10^120."""
 
 
-def _unit(rows: Floats) -> Floats:
+def unit(rows: Floats) -> Floats:
     return np.asarray(rows / np.linalg.norm(rows, axis=-1, keepdims=True))
 
 
@@ -83,7 +81,7 @@ class Uniform(Requests):
 
     def world(self) -> World:
         rng = stream(self.seed, "requests")
-        v, u = _unit(rng.standard_normal((self.items, self.dim))), _unit(rng.standard_normal(self.dim))
+        v, u = unit(rng.standard_normal((self.items, self.dim))), unit(rng.standard_normal(self.dim))
         return _one_group(v, attractions(v @ u, self.link), self.candidates)
 
 
@@ -143,8 +141,8 @@ class Clusters(Requests):
     def world(self) -> World:
         rng, each = stream(self.seed, "requests"), self.items // self.clusters
         centres = np.repeat(rng.standard_normal((self.clusters, self.dim)), each, axis=0)
-        v = _unit(centres + rng.exponential(1.0, (self.items, self.dim)) - 1)
-        u = _unit(rng.standard_normal(self.dim))
+        v = unit(centres + rng.exponential(1.0, (self.items, self.dim)) - 1)
+        u = unit(rng.standard_normal(self.dim))
         world = World(
             v, attractions(v @ u, self.link), self.candidates, np.arange(self.clusters) * each, np.full(self.clusters, each)
         )
@@ -180,7 +178,7 @@ class Users(Requests):
 
     def world(self) -> World:
         rng = stream(self.seed, "requests")
-        v, tastes = (_unit(rng.standard_normal((many, self.dim))) for many in (self.items, self.clusters))
+        v, tastes = (unit(rng.standard_normal((many, self.dim))) for many in (self.items, self.clusters))
         names = [f"user {user}" for user in range(self.users)]
         return World(
             v, attractions(tastes @ v.T, self.link)[np.arange(self.users) % self.clusters], self.candidates,
@@ -218,7 +216,7 @@ class Context(Requests):
 
     def world(self) -> World:
         rng = stream(self.seed, "requests")
-        v, c = _unit(rng.standard_normal((self.items, self.dim))), _unit(rng.standard_normal((self.visitors, self.context)))
+        v, c = unit(rng.standard_normal((self.items, self.dim))), unit(rng.standard_normal((self.visitors, self.context)))
         taste = np.linalg.qr(rng.standard_normal((max(self.dim, self.context), self.context)))[0][: self.dim]
         return _one_group(v, attractions((v @ taste @ c.T).T, self.link), self.candidates, c)
 
@@ -252,150 +250,6 @@ class Visitors(Requests):
         if as_count("candidates", self.candidates) > len(x):
             raise ValueError(f"candidates: {self.candidates} is more than the {len(x)} items")
         return _one_group(x, alpha, self.candidates, c)
-
-
-class Changed(Requests):
-    """Another stream, one of items that follow one taste, with a change."""
-
-    base: Clusters | Uniform | Changed
-    alone: ClassVar[tuple[str, ...]] = ()
-    """Changes that must not be in the other stream already."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        inner: Requests = self
-        while isinstance(inner, Changed):
-            inner = inner.base
-            if type(inner).__name__ in self.alone:
-                raise ValueError(f"base: a {type(inner).__name__} cannot be inside a {type(self).__name__}; {self._instead}")
-        if not isinstance(inner, Clusters | Uniform):
-            raise ValueError(f"base: the items of {type(inner).__name__} follow no taste; give Uniform, Zipf or Clusters")
-
-    _instead: ClassVar[str] = "give one"
-
-    @property
-    def link(self) -> str:
-        """How attraction depends on the features."""
-        return self.base.link
-
-    @property
-    def seed(self) -> int:
-        """Of everything."""
-        return self.base.seed
-
-
-@dataclass(frozen=True)
-class Leader(Changed):
-    """Another stream with an item of the given attraction in every request.
-
-    Its features are those that have this attraction by the same law: along u, and as long as needed.
-    """
-
-    base: Clusters | Uniform | Changed
-    attraction: float = 0.9
-
-    alone: ClassVar = ("Leader", "Drift")
-    _instead: ClassVar = "a stream has one leader, and it turns with the others: Drift(Leader(...))"
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if not 0 < as_number("attraction", self.attraction) < 1:
-            raise ValueError(f"attraction: {self.attraction} is not a probability between 0 and 1")
-
-    def world(self) -> World:
-        world = self.base.world()
-        u = _taste(world, self.link)
-        needed = (
-            (np.log(self.attraction / (1 - self.attraction)) - LOGIT) / STEEPNESS
-            if self.link == "logistic"
-            else (self.attraction - BASE) / SLOPE
-        )
-        features, attraction = np.vstack([world.features, needed * u]), np.append(world.attraction, self.attraction)
-        world.features, world.attraction = features[:-1], attraction[:-1]  # which may change
-        return replace(world, features=features, attraction=attraction, leader=len(features) - 1)
-
-
-@dataclass(frozen=True)
-class Churn(Changed):
-    """Another stream in which a share of the items is replaced by new ones of the same kind, every so many rounds."""
-
-    base: Clusters | Uniform | Changed
-    share: float = 0.01
-    every: int = 10_000
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if not 0 <= as_number("share", self.share) <= 1:
-            raise ValueError(f"share: {self.share} is not a share; give a number from 0 to 1")
-
-    def world(self) -> World:
-        world = self.base.world()
-        items, each = int(world.size.sum()), int(world.size[0])  # a leader stays
-
-        def turn(rng: np.random.Generator, rounds: int) -> None:
-            many = max(1, round(self.share * items)) if self.share > 0 else 0
-            gone, u = rng.choice(items, many, replace=False), _taste(world, self.link)
-            # A new item lies between two of its cluster: of the same kind, and none that was there.
-            other = (gone // each) * each + rng.integers(each, size=len(gone))
-            noise = 0.3 * rng.standard_normal((len(gone), len(u)))
-            world.features[gone] = _unit(world.features[gone] + world.features[other] + noise)
-            world.attraction[gone] = attractions(world.features[gone] @ u, self.link)
-
-        return _turning(world, turn, self.every)
-
-
-@dataclass(frozen=True)
-class Drift(Changed):
-    """Another stream whose taste u turns by ``angle`` radians in total over every 10^5 rounds."""
-
-    base: Clusters | Uniform | Changed
-    angle: float = 0.5
-    every: int = 1000
-
-    alone: ClassVar = ("Drift",)
-    _instead: ClassVar = "give one of a larger angle"
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if not np.isfinite(as_number("angle", self.angle)):
-            raise ValueError(f"angle: {self.angle} is not a number of radians")
-
-    def world(self) -> World:
-        world = self.base.world()
-        u = _taste(world, self.link)
-        side = stream(self.seed, "drift").standard_normal(len(u))
-        side = _unit(side - (side @ u) * u)
-
-        def turn(rng: np.random.Generator, rounds: int) -> None:
-            turned = self.angle * rounds / 1e5
-            world.attraction[:] = attractions(world.features @ (np.cos(turned) * u + np.sin(turned) * side), self.link)
-
-        return _turning(world, turn, self.every)
-
-
-def _turning(world: World, turn: Turn, every: int) -> World:
-    """The world with a further change every so many rounds."""
-    before, each = world.turn, world.every
-    if before is None:
-        world.turn, world.every = turn, every
-        return world
-
-    def both(rng: np.random.Generator, rounds: int) -> None:
-        if rounds % each == 0:
-            before(rng, rounds)
-        if rounds % every == 0:
-            turn(rng, rounds)
-
-    world.turn, world.every = both, math.gcd(each, every)
-    return world
-
-
-def _taste(world: World, link: str) -> Floats:
-    """The taste u, from the items: the law is linear in <v, u> wherever it is not cut off."""
-    inside = (world.attraction > LEAST) & (world.attraction < 1 - LEAST)
-    alpha = world.attraction[inside]
-    product = (np.log(alpha / (1 - alpha)) - LOGIT) / STEEPNESS if link == "logistic" else (alpha - BASE) / SLOPE
-    return np.asarray(np.linalg.lstsq(world.features[inside], product, rcond=None)[0])
 
 
 @dataclass(frozen=True, eq=False)

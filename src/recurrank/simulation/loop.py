@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from recurrank._arrays import Bools, Ints
-from recurrank._compiled import interpreted, is_ours, loop
+from recurrank._compiled import interpreted, loop
+from recurrank._sources import is_ours
 from recurrank._uniforms import Uniforms
 from recurrank.clicks.meeting import Meeting, Users, in_python, meet
 from recurrank.clicks.model import ClickModel, ClickState, models

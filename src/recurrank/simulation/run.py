@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from recurrank._arrays import Floats, Ints, as_count
-from recurrank._compiled import Stopwatch
 from recurrank._frames import frame
+from recurrank._stopwatch import Stopwatch
 from recurrank.clicks.model import ClickModel
 from recurrank.clicks.optimum import EXACT
 from recurrank.rankers.ranker import Ranker

@@ -18,7 +18,7 @@ import numpy as np
 
 from recurrank import clicks, rankers
 from recurrank._arrays import Floats
-from recurrank._compiled import Stopwatch
+from recurrank._stopwatch import Stopwatch
 from recurrank.clicks.model import ClickModel
 from recurrank.clicks.optimum import WARNING
 from recurrank.dashboard.knowledge import boxes

@@ -24,8 +24,8 @@ from recurrank.rankers.engines.requests import Shown, Work, best, dot, learn_of_
 from recurrank.rankers.engines.solving import solved, spread
 from recurrank.rankers.options import Option
 from recurrank.rankers.ranker import Buffer, Seed, register_state
-from recurrank.rankers.request_ranker import ContextSize, Dim, Interactions, RequestRanker, finite
-from recurrank.rankers.states import flatten, unflatten
+from recurrank.rankers.request_ranker import ContextSize, Dim, Interactions, RequestRanker
+from recurrank.rankers.states import finite, flatten, unflatten
 
 ALL, FIRST, EXAMINED, UNTIL_CLICK = range(4)
 """Which positions an algorithm learns from: all as they are, the first, all by their examination, those down to a click."""
