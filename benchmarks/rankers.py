@@ -42,7 +42,7 @@ OWN = {
 }
 ITEMS, DIM, POSITIONS, ROUNDS = 1000, 5, 10, 100_000
 FEWER = {"pb-mhb": 2_000}
-"""Rounds of rankers that take hundreds of microseconds for one."""
+"""Rounds of rankers that take tens of microseconds for one."""
 LARGE = {"items": 10_000, "dim": 5, "positions": 10, "rounds": 5_000_000}
 
 

@@ -108,7 +108,7 @@ def test_pairrank_looks_no_further_than_it_has_to(scale):
     pairs = rng.normal(size=(30, 3)) * [1.0, 3.0, 0.2]
     twin.theta, twin.inverse = scale * np.array([1.0, -0.5, 0.7]), np.linalg.inv(np.eye(3) + pairs.T @ pairs)
     ranker.state.theta[1:] = twin.theta
-    ranker.state.root[:] = np.linalg.inv(np.linalg.cholesky(np.linalg.inv(twin.inverse)))
+    ranker.state.root[:] = np.linalg.inv(np.linalg.cholesky(np.linalg.inv(twin.inverse))).T
     for _ in range(8):
         features = rng.random((40, 3))
         assert ranker.rank(features).items.tolist() == twin.rank(features)

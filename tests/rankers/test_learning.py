@@ -47,7 +47,7 @@ OWN = {
 
 
 ITEMS_OF = {"bubblerank": POSITIONS}
-"""Re-ranks what is on the page."""
+"""Re-ranks what is on the page; test_bubblerank_is_slow_beyond_the_page has more items."""
 OPTIONS = {"gl-cdcm": {"width": 1.0}, "cascade-ducb": {"discount": 0.9999}, "ranked-zooming": {"exploration": 0.5}}
 """Users do not change here: what CascadeDUCB forgets by default is of no use. Zooming's constant is
 for horizons beyond this one: with it, it loses 0.55 of what random rankings lose."""
@@ -76,6 +76,21 @@ def regret(name, clicks):
 def test_learns_on_its_own_click_model(name):
     lost, chance = regret(name, OWN[name])
     assert lost[-1] < chance[-1] / 2
+
+
+def test_bubblerank_is_slow_beyond_the_page():
+    """With 30 items for 5 positions it loses 0.8 of what random rankings lose at T = 10^5, and 0.3 at 3 * 10^6."""
+    problem = rr.synthetic(items=ITEMS, dim=DIM, seed=1)
+    model = rr.clicks.make("position", 0.4 * problem.attraction, POSITIONS)
+    shares = []
+    for rounds in (ROUNDS, 30 * ROUNDS):
+        names = {"features": problem.features, "positions": POSITIONS, "rounds": rounds, "seed": 0}
+        ranker, chance = (rr.rankers.make(name, **names) for name in ("bubblerank", "random"))
+        lost = rr.simulate(ranker, model, rounds, seed=2).regret[-1]
+        # random rankings lose the same in each round
+        shares.append(lost / (rr.simulate(chance, model, ROUNDS, seed=2).regret[-1] * rounds / ROUNDS))
+    assert shares[0] > 0.5
+    assert shares[1] < 0.35
 
 
 @pytest.mark.parametrize("name", ["cascade-klucb", "cascade-ucb1", "dcm-klucb", "pie", "pbm-pie", "toprank"])

@@ -19,7 +19,7 @@ Guarantee: regret O(K (K + |V_0|) log(T) / Delta) for K items on K positions, V_
 under every click model in which examination depends on the position and on what is above (cascade, position-based).
 
 The paper re-ranks K items. With more than K, the position that is left without a neighbour at the end is paired with an item
-that is drawn from all that are not on it (``docs/deviations.md``).
+that is drawn from all that are not on it. That is slow, since delta makes it cautious (measured in ``docs/deviations.md``).
 """
 
 from __future__ import annotations
@@ -190,7 +190,11 @@ def propensity(state: State, before: Floats, slate: Buffer, marginal: Floats) ->
 
 
 class BubbleRank(Ranker):
-    """BubbleRank (Li et al. 2019): starts from a present order and exchanges neighbours, so that no slate is far from it."""
+    """BubbleRank (Li et al. 2019): starts from a present order and exchanges neighbours, so that no slate is far from it.
+
+    It re-ranks what is on the page. With more items than positions and no good order to start from, it may lose as much as
+    random rankings for 10^5 rounds.
+    """
 
     name = "bubblerank"
     reference = "Li, Kveton, Lattimore, Markov, de Rijke, Szepesvari, Zoghi 2019"

@@ -11,7 +11,7 @@ each block's documents in a random one, which explores the uncertain orders alon
 | paper                     | code                                                                    |
 |---------------------------|-------------------------------------------------------------------------|
 | theta_t                   | ``State.theta[1:]``                                                     |
-| M_t                       | ``PairRank.moments``; ``State.root`` is R with R'R = M^-1               |
+| M_t                       | ``PairRank.moments``; ``State.root`` is R' with R'R = M^-1              |
 | alpha_t                   | ``State.numbers[WIDTH]``                                                |
 | lambda                    | ``PairRank.ridge``                                                      |
 | certain and uncertain rank orders | ``_uncertain``                                                    |
@@ -36,7 +36,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from recurrank._arrays import Bools, Floats, Ints
-from recurrank._compiled import hot, inner
+from recurrank._compiled import hot, inner, natural
 from recurrank.catalogue import Catalogue
 from recurrank.catalogue.rows import one_thread
 from recurrank.rankers.documents.ordering import take_best, unordered
@@ -67,7 +67,7 @@ class State(NamedTuple):
     theta: Floats  # (d + 1,) the first is 0
     memory: Floats  # (K, 1) 0 where the slate explored
     numbers: Floats  # (1,) alpha
-    root: Floats  # (d, d) R, lower triangular
+    root: Floats  # (d, d) R', upper triangular: loops over its rows have no gaps
     pairs: Floats  # (ROOM, d) x_ij, clicked less unclicked
     clock: Ints  # (3,) answers; when to estimate next; pairs that wait
     image: Floats  # (n, d) R (x - middle) of the present query's best documents
@@ -90,31 +90,33 @@ def _survey(state: State, features: Floats, rows: Ints, count: int) -> float:
 
     |(R (x - middle))_p| <= sum_q |R_pq| (max x_q - min x_q) / 2.
     """
-    middle, spread, square = state.work.row, state.work.image, 0.0
+    middle, spread, most, square = state.work.row, state.work.image, state.image[0], 0.0
     for p in range(features.shape[1]):
         middle[p] = spread[p] = features[rows[0], p]
     for i in range(1, count):
         for p in range(features.shape[1]):
             middle[p], spread[p] = min(middle[p], features[rows[i], p]), max(spread[p], features[rows[i], p])
+    most[:] = 0.0
+    for q in range(features.shape[1]):
+        middle[q], spread[q] = (spread[q] + middle[q]) / 2, (spread[q] - middle[q]) / 2
+        for p in range(q, features.shape[1]):
+            most[natural(p)] += abs(state.root[q, natural(p)]) * spread[q]
     for p in range(features.shape[1]):
-        most = 0.0
-        middle[p], spread[p] = (spread[p] + middle[p]) / 2, (spread[p] - middle[p]) / 2
-        for q in range(p + 1):
-            most += abs(state.root[p, q]) * spread[q]
-        square += most * most
+        square += most[p] * most[p]
     return _half(state, math.sqrt(square))
 
 
 @inner
 def _picture(state: State, features: Floats, row: int, i: int) -> None:
     """R (x - middle) of a document, so that ||x_ij||_{M^-1} is the distance of two images; and its :func:`_half`."""
-    square = 0.0
+    image, square = state.image[i], 0.0
+    image[:] = 0.0
+    for q in range(features.shape[1]):
+        x = features[row, q] - state.work.row[q]
+        for p in range(q, features.shape[1]):
+            image[natural(p)] += state.root[q, natural(p)] * x
     for p in range(features.shape[1]):
-        total = 0.0
-        for q in range(p + 1):
-            total += state.root[p, q] * (features[row, q] - state.work.row[q])
-        state.image[i, p] = total
-        square += total * total
+        square += image[p] * image[p]
     state.work.other[i] = _half(state, math.sqrt(square))
 
 
@@ -276,7 +278,7 @@ class PairRank(DocumentRanker):
         self.seen = np.concatenate([self.seen, new])
         self.moments = self.moments + new.T @ new
         state.theta[1:] = logistic(self.seen, self.ridge, state.theta[1:])
-        state.root[:] = np.linalg.inv(np.linalg.cholesky(self.moments))  # M = L L', R = L^-1
+        state.root[:] = np.linalg.inv(np.linalg.cholesky(self.moments)).T  # M = L L', R = L^-1
         state.clock[WAITING], state.clock[NEXT] = 0, answers + min(MOST, max(LEAST, int(GROW * answers)))
 
     def _room(self, candidates: int) -> dict[str, Any]:
