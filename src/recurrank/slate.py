@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from recurrank._arrays import Floats, Ints
+from recurrank._arrays import Bools, Floats, Ints
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,6 +60,21 @@ def as_items(slate: Slate | ArrayLike, items: int, positions: int | None = None)
     if positions is not None and len(shown) > positions:
         raise ValueError(f"slate: {len(shown)} items, but the click model has parameters for {positions} positions")
     return np.ascontiguousarray(shown, dtype=np.int64)
+
+
+def as_booleans(name: str, values: ArrayLike, positions: int) -> Bools:
+    """One boolean per position, of a slate's clicks for example; ValueError with the field's name for anything else."""
+    try:
+        given = np.asarray(values)
+    except ValueError as error:
+        raise ValueError(f"{name}: rows of different lengths; give {positions} booleans") from error
+    if given.shape != (positions,):
+        raise ValueError(f"{name}: shape is {given.shape}; it should be ({positions},), one boolean per position")
+    if given.dtype != np.bool_:
+        if given.dtype.kind not in "iuf" or not ((given == 0) | (given == 1)).all():
+            raise ValueError(f"{name}: not all are true or false; give one boolean per position")
+        given = given.astype(np.bool_)
+    return np.ascontiguousarray(given)
 
 
 def new_id() -> str:

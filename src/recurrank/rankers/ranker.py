@@ -37,7 +37,7 @@ from recurrank.rankers.prior import Prior, as_prior
 from recurrank.rankers.states import copied, flatten, unflatten
 from recurrank.seeds import Given, sequence
 from recurrank.seeds import Seed as Seed
-from recurrank.slate import Slate, as_items
+from recurrank.slate import Slate, as_booleans, as_items
 
 Items = ArrayLike | Catalogue
 """What a ranker is made on: a matrix with one row per item, or a catalogue."""
@@ -224,20 +224,24 @@ class Ranker:
             self.plan()
             self.due = False
 
-    def estimate_propensity(self, slate: Slate, draws: int = 1000, seed: Seed = 0) -> tuple[Floats, Floats]:
+    def estimate_propensity(self, slate: Slate, draws: int = 1000, seed: Seed = 0, **request: Any) -> tuple[Floats, Floats]:
         """How probable each item was at its position, and the standard error, from slates that a copy draws.
 
         For algorithms that cannot say (``slate.propensity`` is None or has NaN). Ask before anything else is learned: the copy
-        draws as this ranker would now.
+        draws as this ranker would now. ``request`` is what a ranker of requests was given for this slate.
         """
         self._belongs(slate, self.served)
-        rng, hits = np.random.default_rng(sequence(seed, "propensity")), np.zeros(self.positions)
+        rng, hits = np.random.default_rng(sequence(seed, "propensity")), np.zeros(len(slate))
         copy = self.copy()
         for _ in range(as_count("draws", draws)):
             copy = self.copy(int(rng.integers(2**63)), into=copy)
-            hits += copy.rank().items == slate.items
+            hits += copy.drawn_like(slate, **request).items == slate.items
         share = hits / draws
         return share, np.sqrt(np.maximum(share * (1 - share), 1 / draws) / draws)
+
+    def drawn_like(self, slate: Slate, **request: Any) -> Slate:
+        """Another slate, drawn as this one was."""
+        return self.rank(**request)
 
     def drop(self, slate: Slate) -> None:
         """Say that a slate will never be answered, so that what it explored is tried again at once."""
@@ -355,25 +359,12 @@ class Ranker:
 
     def _answer_of(self, slate: Slate, clicks: ArrayLike, seen: ArrayLike | None) -> Bools:
         """The clicks above the first position that was neither seen nor clicked; ValueError for what will not do."""
-        clicked = self._checked(slate, clicks)
+        self._belongs(slate, self.served)
+        clicked = as_booleans("clicks", clicks, len(slate))
         if seen is None:
             return clicked
-        there = clicked | self._checked(slate, seen, "seen")
+        there = clicked | as_booleans("seen", seen, len(slate))
         return clicked if there.all() else clicked[: int(np.argmin(there))]
-
-    def _checked(self, slate: Slate, clicks: ArrayLike, what: str = "clicks") -> Bools:
-        self._belongs(slate, self.served)
-        try:
-            clicked = np.asarray(clicks)
-        except ValueError as error:
-            raise ValueError(f"{what}: rows of different lengths; give {len(slate)} booleans") from error
-        if clicked.shape != (len(slate),):
-            raise ValueError(f"{what}: shape is {clicked.shape}; it should be ({len(slate)},), one boolean per position")
-        if clicked.dtype != np.bool_:
-            if clicked.dtype.kind not in "iuf" or not ((clicked == 0) | (clicked == 1)).all():
-                raise ValueError(f"{what}: not all are true or false; give one boolean per position")
-            clicked = clicked.astype(np.bool_)
-        return np.ascontiguousarray(clicked)
 
     def _belongs(self, slate: Slate, served: int) -> None:
         """ValueError unless it is one of the first ``served`` slates of this ranker or a copy of it."""

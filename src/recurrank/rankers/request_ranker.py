@@ -39,7 +39,6 @@ from recurrank.rankers.request import (
     rules,
 )
 from recurrank.rankers.stock import Stock
-from recurrank.seeds import sequence
 from recurrank.slate import Slate
 
 LARGE = 1024
@@ -258,31 +257,13 @@ class RequestRanker(Ranker):
         done, _ = type(self).compiled_choose(self.state, self.rng, features, rows, len(rows), slots, share, chosen)
         return Choice(chosen, done)
 
-    def estimate_propensity(self, slate: Slate, draws: int = 1000, seed: Seed = 0, **request: Any) -> tuple[Floats, Floats]:
-        """How probable each item was at its position, and the standard error, from slates that a copy draws.
-
-        Args:
-            slate: of this ranker.
-            draws: how many slates the copy draws.
-            seed: of them.
-            request: what :meth:`rank` was given. Ask before anything else is learned: the copy draws as this ranker would now.
-
-        """
-        self._belongs(slate, self.served)
+    def drawn_like(self, slate: Slate, **request: Any) -> Slate:
         assert isinstance(slate, RequestSlate)
-        rng, hits = np.random.default_rng(sequence(seed, "propensity")), np.zeros(len(slate))
-        copy = self.copy()
-        for _ in range(as_count("draws", draws)):
-            copy = self.copy(int(rng.integers(2**63)), into=copy)
-            copy.state.account[0] -= slate.change
-            drawn = copy.rank(**request, propensity=False)
-            if len(drawn) != len(slate):
-                raise ValueError(
-                    f"slate: {len(slate)} items, but this request shows {len(drawn)}; give the slate's own request"
-                )
-            hits += drawn.items == slate.items
-        share = hits / draws
-        return share, np.sqrt(np.maximum(share * (1 - share), 1 / draws) / draws)
+        self.state.account[0] -= slate.change
+        drawn = self.rank(**request, propensity=False)
+        if len(drawn) != len(slate):
+            raise ValueError(f"slate: {len(slate)} items, but this request shows {len(drawn)}; give the slate's own request")
+        return drawn
 
     def learn(self, slate: Slate, clicks: ArrayLike, seen: ArrayLike | None = None) -> None:
         """Take in the clicks on a slate of this ranker: one boolean per position shown; late, in any order, each slate once.

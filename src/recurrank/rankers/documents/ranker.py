@@ -139,7 +139,7 @@ class DocumentRanker(RequestRanker):
 
     def learn(self, slate: Slate, clicks: ArrayLike, seen: ArrayLike | None = None) -> None:
         """Take in the clicks on a slate of this ranker: one boolean per position shown; late, in any order, each slate once."""
-        self._checked(slate, clicks)
+        self._answer_of(slate, clicks, None)
         if isinstance(slate, DocumentSlate):
             self.state.memory[:] = np.nan
             self.state.memory[: len(slate)] = slate.memory

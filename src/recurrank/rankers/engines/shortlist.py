@@ -9,7 +9,7 @@ from recurrank._arrays import Floats, Ints
 PIECE = 4096
 """Rows whose scores are computed at a time."""
 RUN = 32
-"""Rows of which the best is looked at first."""
+"""Rows per run: the largest of each run is compared first."""
 
 
 def leading(features: Floats, vectors: Floats, size: int) -> Ints:
