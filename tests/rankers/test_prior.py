@@ -129,7 +129,7 @@ def test_unknown_items_and_weights():
         (lambda x: rr.Balanced(x, POSITIONS, 10, prior={}), "prior: dict is not a prior"),
         (lambda x: rr.Balanced(x, POSITIONS, 10, prior={"order": ["1", "film"]}), "prior: 'film' is not an item"),
         (lambda x: rr.Balanced(x, POSITIONS, 10, prior={"order": ["1", "2"], "worth": 3}), "prior: give 'attraction'"),
-        (lambda x: rr.Balanced(x, POSITIONS, 10, prior=rr.Prior.of(np.eye(4), [0.5] * 4)), "prior: it is of 4 features"),
+        (lambda x: rr.Balanced(x, POSITIONS, 10, prior=rr.Prior.of(np.eye(4), [0.5] * 4)), "prior: it has 4 features"),
     ],
 )
 def test_bad_input(problem, make, complaint):

