@@ -357,9 +357,9 @@ class RequestRanker(Ranker):
         items = self.catalogue.alive if not self.context else np.zeros(0, np.int64)
         vectors = self._vectors()
         if len(items) > LARGE and vectors is not None:
-            whole = len(items) == len(self.catalogue.features)
-            features = self.catalogue.features if whole else self.catalogue.features[items]
-            items = items[leading(features, vectors, min(self.positions + SPARE, len(items)))]
+            before = self.state.short
+            likely = before[items[np.searchsorted(items, before).clip(max=len(items) - 1)] == before]
+            items = leading(self.catalogue.features, items, vectors, min(self.positions + SPARE, len(items)), likely)
         self.state = self.state._replace(short=items)
         self.make_room(len(items))
 

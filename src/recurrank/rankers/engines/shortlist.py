@@ -2,30 +2,53 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from recurrank._arrays import Floats, Ints
-
-PIECE = 4096
-"""Rows whose scores are computed at a time."""
-RUN = 32
-"""Rows per run: the largest of each run is compared first."""
+from recurrank._compiled import sweep
+from recurrank.rankers.engines.pieces import PIECE, gather, multiply, room, some_above
 
 
-def leading(features: Floats, vectors: Floats, size: int) -> Ints:
-    """The rows that are among the ``size`` best under any of the vectors (constants order nothing), the earlier of equals."""
-    found = []
-    pieces = [slice(start, start + PIECE) for start in range(0, len(features), PIECE)]
-    products = [vectors[:, 1:] @ features[piece].T for piece in pieces]
-    # The size-th best of the maxima of runs of rows is at most that of all rows.
-    maxima = np.hstack([np.maximum.reduceat(scores, np.arange(0, scores.shape[1], RUN), axis=1) for scores in products])
+def leading(features: Floats, items: Ints, vectors: Floats, size: int, likely: Ints) -> Ints:
+    """The items that are among the ``size`` best under any of the vectors (constants order nothing), the earlier of equals.
+
+    Args:
+        features: one row per item.
+        items: which rows to choose from, rising.
+        vectors: one per row, the constant's coefficient first.
+        size: how many of the best.
+        likely: some of the items. The better these are, the fewer others have to be looked at closely.
+
+    """
+    weights = np.ascontiguousarray(vectors[:, 1:])
+    value, best = np.empty((len(vectors), size)), np.empty((len(vectors), size), np.int64)
+    columns, (score,) = room(features, 1)
     bars = np.full(len(vectors), -np.inf)
-    if maxima.shape[1] >= size:
-        bars = np.partition(maxima, maxima.shape[1] - size, axis=1)[:, maxima.shape[1] - size]
-    for piece, scores in zip(pieces, products, strict=True):
-        which, rows = np.nonzero(scores >= bars[:, None])
-        found.append((which, rows + piece.start, scores[which, rows]))
-    which, rows, scores = (np.concatenate(parts) for parts in zip(*found, strict=True))
-    order = np.lexsort((rows, -scores, which))
-    first = np.searchsorted(which[order], which[order])  # where each vector's rows begin
-    return np.unique(rows[order][np.arange(len(order)) - first < size])
+    for some in (likely, items) if len(likely) >= size else (items,):
+        value[:], best[:] = -np.inf, -1
+        _leading(features, some, weights, bars, value, best, columns, score)
+        bars = np.nextafter(value[:, -1], -np.inf)  # the best of all items are at least as good as those of some
+    return np.unique(best[best >= 0])
+
+
+@sweep
+def _leading(
+    features: Floats, items: Any, weights: Floats, bars: Floats, value: Floats, best: Ints, columns: Floats, score: Floats
+) -> None:
+    """The largest scores above the bars, and whose they are, for every vector; the largest first."""
+    last = value.shape[1] - 1
+    for start in range(0, len(items), PIECE):
+        count = min(PIECE, len(items) - start)
+        gather(features, items, start, count, columns)
+        for v in range(len(weights)):
+            multiply(columns, weights[v], 0, count, score)
+            if some_above(score, count, max(bars[v], value[v, last])):
+                for i in range(count):
+                    if score[i] > bars[v] and score[i] > value[v, last]:
+                        j = last
+                        while j > 0 and value[v, j - 1] < score[i]:
+                            value[v, j], best[v, j] = value[v, j - 1], best[v, j - 1]
+                            j -= 1
+                        value[v, j], best[v, j] = score[i], items[start + i]
