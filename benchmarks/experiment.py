@@ -19,7 +19,7 @@ from recurrank.serving.fold import new_fold
 from recurrank.serving.service import Service
 from recurrank.serving.spec import RankerSpec
 from recurrank.serving.store import open_store
-from recurrank.serving.store.base import Serve
+from recurrank.serving.store.records import Serve
 from recurrank.serving.trial import trial_of
 
 REQUESTS, SUBJECTS, TOGETHER, STARTS = 1_000_000, 200_000, 1_000, 4

@@ -37,7 +37,7 @@ from recurrank.serving.retention_worker import answer
 from recurrank.serving.service import Service
 from recurrank.serving.spec import RankerSpec
 from recurrank.serving.store import open_store
-from recurrank.serving.store.base import Report, Serve
+from recurrank.serving.store.records import Report, Serve
 from recurrank.serving.verify import verify
 
 SLATES, RETAIN = 100_000, 20_000

@@ -25,7 +25,7 @@ from recurrank.catalogue import Catalogue
 from recurrank.serving.service import Service, Settings
 from recurrank.serving.spec import RankerSpec
 from recurrank.serving.store import open_store
-from recurrank.serving.store.base import Report, Serve
+from recurrank.serving.store.records import Report, Serve
 
 ITEMS, DIM, POSITIONS = 100_000, 10, 10
 SECONDS, TIMES = 4.0, 3

@@ -28,7 +28,7 @@ from recurrank.serving.fold import new_fold
 from recurrank.serving.service import Service
 from recurrank.serving.spec import RankerSpec
 from recurrank.serving.store import open_store
-from recurrank.serving.store.base import Report, Serve
+from recurrank.serving.store.records import Report, Serve
 
 SHADOW, RELEASED, RUNS, TOGETHER = 2_000, 20_000, 20, 250
 SLOW = ("pb-mhb", "unirank")

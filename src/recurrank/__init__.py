@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from recurrank.experiments.compare import compare
     from recurrank.experiments.comparison import Comparison
     from recurrank.logs.evaluate.report import Evaluation, evaluate
-    from recurrank.logs.fit.report import Fit, fit
+    from recurrank.logs.fit.report import fit
+    from recurrank.logs.fit.result import Fit
     from recurrank.logs.sessions import Sessions
     from recurrank.problem import Problem, synthetic, transform
     from recurrank.rankers.anchored import Anchored
@@ -41,7 +42,7 @@ _HOME = {
     "Comparison": "recurrank.experiments.comparison",
     "Design": "recurrank.design.optimal",
     "Evaluation": "recurrank.logs.evaluate.report",
-    "Fit": "recurrank.logs.fit.report",
+    "Fit": "recurrank.logs.fit.result",
     "Prior": "recurrank.rankers.prior",
     "Problem": "recurrank.problem",
     "Ranker": "recurrank.rankers.ranker",

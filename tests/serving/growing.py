@@ -14,7 +14,7 @@ from recurrank.serving.retention_worker import answer
 from recurrank.serving.service import Service, Settings
 from recurrank.serving.spec import RankerSpec
 from recurrank.serving.store import open_store
-from recurrank.serving.store.base import Report, Serve
+from recurrank.serving.store.records import Report, Serve
 
 K = 3
 NAMES = ("films", "shop")

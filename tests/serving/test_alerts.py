@@ -30,8 +30,8 @@ from recurrank.serving.retention_worker import answer
 from recurrank.serving.service import Service, Settings
 from recurrank.serving.spec import RankerSpec
 from recurrank.serving.store import open_store
-from recurrank.serving.store.base import Change, Report, Serve
 from recurrank.serving.store.postgres import LEARN
+from recurrank.serving.store.records import Change, Report, Serve
 
 OPS = Path(__file__).parents[2] / "ops"
 RULES = {rule["alert"]: rule["expr"] for rule in yaml.safe_load((OPS / "alerts.yml").read_text())["groups"][0]["rules"]}

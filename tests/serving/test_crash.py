@@ -12,7 +12,7 @@ from recurrank.serving.events import Kind, unpack_items
 from recurrank.serving.fold import new_fold
 from recurrank.serving.service import Service
 from recurrank.serving.store import open_store
-from recurrank.serving.store.base import Report
+from recurrank.serving.store.records import Report
 
 ROUNDS = 30
 SERVERS = """
@@ -22,7 +22,7 @@ from recurrank.catalogue import Catalogue
 from recurrank.serving.service import Service, Settings
 from recurrank.serving.spec import RankerSpec
 from recurrank.serving.store import open_store
-from recurrank.serving.store.base import Report
+from recurrank.serving.store.records import Report
 
 SPEC = RankerSpec(algorithm="recurrank", positions=3, rounds=2000, window_seconds=0.05)
 ITEMS = Catalogue(synthetic(items=20, dim=3, seed=0).features)

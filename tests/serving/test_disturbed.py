@@ -24,7 +24,7 @@ from recurrank.client import AsyncClient, Client, ServiceError
 from recurrank.serving.fold import new_fold
 from recurrank.serving.service import Service
 from recurrank.serving.store import open_store
-from recurrank.serving.store.base import Report
+from recurrank.serving.store.records import Report
 
 
 def sound(address: str, name: str = "films") -> dict[str, int]:

@@ -28,7 +28,7 @@ from recurrank.serving.erase import erase
 from recurrank.serving.retention import Policy
 from recurrank.serving.store import open_store
 from recurrank.serving.store import postgres as postgres_store
-from recurrank.serving.store.base import Report, Serve
+from recurrank.serving.store.records import Report, Serve
 from recurrank.serving.trial import Trial, bare, trial_of
 from recurrank.serving.verify import verify
 

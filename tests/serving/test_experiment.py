@@ -23,7 +23,7 @@ from recurrank.serving.http.gate import Limits
 from recurrank.serving.service import Service, Settings
 from recurrank.serving.spec import LoggedSpec, RankerSpec
 from recurrank.serving.store import open_store
-from recurrank.serving.store.base import Report
+from recurrank.serving.store.records import Report
 from recurrank.serving.trial import NOTHING, Trial, attach, bare, trial_of
 
 NAMES = [f"i{n}" for n in range(8)]

@@ -20,7 +20,7 @@ from recurrank.serving.fold import new_fold
 from recurrank.serving.service import NotFound, Service, Settings
 from recurrank.serving.spec import RankerSpec
 from recurrank.serving.store import StoreError, base, open_store, postgres, sqlite
-from recurrank.serving.store.base import Report
+from recurrank.serving.store.records import Report
 from recurrank.serving.verify import verify
 
 CONFIG = RankerSpec(

@@ -23,7 +23,7 @@ from recurrank.serving.changes import Wanted
 from recurrank.serving.service import Service, Settings
 from recurrank.serving.spec import RankerSpec
 from recurrank.serving.store import open_store
-from recurrank.serving.store.base import Report
+from recurrank.serving.store.records import Report
 
 SPECS = {
     name: RankerSpec(algorithm=algorithm, positions=3, rounds=2000, window_seconds=0.05)

@@ -14,7 +14,7 @@ from recurrank.catalogue import Catalogue
 from recurrank.serving.service import Service
 from recurrank.serving.spec import RankerSpec
 from recurrank.serving.store import open_store
-from recurrank.serving.store.base import Report
+from recurrank.serving.store.records import Report
 
 K = 2
 

@@ -19,7 +19,7 @@ from recurrank.serving.events import pack_slates, slate_size, unpack_chances, un
 from recurrank.serving.service import Service
 from recurrank.serving.spec import LoggedSpec, RankerSpec
 from recurrank.serving.store import open_store
-from recurrank.serving.store.base import Report
+from recurrank.serving.store.records import Report
 
 CATALOGUE = rr.Catalogue(np.array([features for _, features in ITEMS], float), [item for item, _ in ITEMS])
 

@@ -27,7 +27,7 @@ from recurrank.serving.http.gate import Limits
 from recurrank.serving.service import Service, Settings
 from recurrank.serving.spec import RankerSpec
 from recurrank.serving.store import open_store
-from recurrank.serving.store.base import Report
+from recurrank.serving.store.records import Report
 from recurrank.serving.verify import verify
 
 POSITIONS, DIM = 3, 2

@@ -27,7 +27,7 @@ from recurrank.serving.retention_worker import answer
 from recurrank.serving.service import Conflict, Service, Settings
 from recurrank.serving.spec import RankerSpec
 from recurrank.serving.store import open_store
-from recurrank.serving.store.base import Report
+from recurrank.serving.store.records import Report
 from recurrank.serving.trial import bare, trial_of
 from recurrank.serving.verify import verify
 from recurrank.slate import Slate

@@ -26,7 +26,7 @@ from recurrank.serving.backup import backup
 from recurrank.serving.restore import restore
 from recurrank.serving.retention import Policy
 from recurrank.serving.store import open_store
-from recurrank.serving.store.base import Report
+from recurrank.serving.store.records import Report
 from recurrank.serving.verify import verify
 
 

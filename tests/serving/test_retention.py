@@ -18,7 +18,7 @@ from recurrank.serving.audit import export, replay
 from recurrank.serving.retention import LEAST, Policy, parse
 from recurrank.serving.service import Settings
 from recurrank.serving.store import open_store
-from recurrank.serving.store.base import Report
+from recurrank.serving.store.records import Report
 from recurrank.serving.verify import verify
 
 

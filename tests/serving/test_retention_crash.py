@@ -38,7 +38,7 @@ from recurrank.serving.retention_worker import answer
 from recurrank.serving.service import Service, Settings
 from recurrank.serving.spec import RankerSpec
 from recurrank.serving.store import open_store
-from recurrank.serving.store.base import Report
+from recurrank.serving.store.records import Report
 from pathlib import Path
 
 SPEC = RankerSpec(algorithm="recurrank", positions=3, rounds=2000, window_seconds=0.05)

@@ -18,7 +18,7 @@ from recurrank.serving.fold import COUNTS, Fold, new_fold
 from recurrank.serving.service import Conflict, NotFound, Service, Settings
 from recurrank.serving.spec import RankerSpec
 from recurrank.serving.store import open_store
-from recurrank.serving.store.base import Report
+from recurrank.serving.store.records import Report
 
 ITEMS, K = 30, 4
 

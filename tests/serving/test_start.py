@@ -18,7 +18,7 @@ from recurrank.serving.fold import new_fold
 from recurrank.serving.service import Service, Settings, Unavailable
 from recurrank.serving.spec import RankerSpec
 from recurrank.serving.store import open_store
-from recurrank.serving.store.base import Report
+from recurrank.serving.store.records import Report
 from recurrank.serving.store.sqlite import SqliteStore
 
 CONFIG = RankerSpec(algorithm="recurrank", positions=3, rounds=500, seed=0, window_seconds=1e6, unreported="drop", options={})

@@ -15,7 +15,7 @@ from recurrank.catalogue import Catalogue
 from recurrank.serving.service import Service
 from recurrank.serving.spec import RankerSpec
 from recurrank.serving.store import StoreError, open_store
-from recurrank.serving.store.base import Report, Serve
+from recurrank.serving.store.records import Report, Serve
 from recurrank.serving.verify import verify
 
 K = 3

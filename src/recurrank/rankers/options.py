@@ -8,6 +8,7 @@ for people. Checks, saved states, ``recurrank rankers``, ``--option``, the OpenA
 
 from __future__ import annotations
 
+import functools
 import inspect
 import math
 import types
@@ -162,6 +163,39 @@ def schema_of(options: dict[str, Option]) -> dict[str, Any]:
     required = [name for name, option in open_.items() if option.default is REQUIRED]
     schema = {"type": "object", "properties": {name: option.schema for name, option in open_.items()}}
     return {**schema, "additionalProperties": False, **({"required": required} if required else {})}
+
+
+class Configured:
+    """What is made with options: it knows which it takes, and which it was made with."""
+
+    _options: dict[str, Any]
+
+    def options(self) -> dict[str, Any]:
+        """What it was made with besides catalogue, positions, rounds and seed, as numbers, strings and lists."""
+        return dict(self._options)
+
+    def record(self, **options: Any) -> list[Any]:
+        """Check the options that it is made with against their declaration and remember them; their values, in order."""
+        known = self.declared()
+        for name in options:
+            if name not in known:
+                raise ValueError(
+                    f"{name}: the constructor of {type(self).__name__} does not take it; add it there, or **options"
+                )
+        values = {name: known[name].checked(value, self) for name, value in options.items()}
+        self._options |= {name: value.tolist() if isinstance(value, np.ndarray) else value for name, value in values.items()}
+        return list(values.values())
+
+    @classmethod
+    @functools.cache
+    def declared(cls) -> dict[str, Option]:
+        """What options it takes, by name, from the signature of its constructor."""
+        return declared(cls)
+
+    @classmethod
+    def options_schema(cls) -> dict[str, Any]:
+        """Its options as JSON schema, for documents and forms."""
+        return schema_of(cls.declared())
 
 
 def failure(usual: str, usually: Callable[[Any], float]) -> Option:

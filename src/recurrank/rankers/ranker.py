@@ -32,7 +32,7 @@ from recurrank.rankers.dispatch import Buffer as Buffer
 from recurrank.rankers.dispatch import Calls, Round, algorithms, draw, once
 from recurrank.rankers.engines.propensity import follows, nothing_to_recall
 from recurrank.rankers.knowledge import Knowledge
-from recurrank.rankers.options import Option, declared, schema_of
+from recurrank.rankers.options import Configured
 from recurrank.rankers.prior import Prior, as_prior
 from recurrank.rankers.states import copied, flatten, unflatten
 from recurrank.seeds import Given, sequence
@@ -45,7 +45,7 @@ RULES = 2
 """Version of the rules by which rankers decide; release 0.1.0 has 1."""
 
 
-class Ranker:
+class Ranker(Configured):
     """An algorithm at work on one catalogue. Subclasses are the algorithms; this holds what they share.
 
     Args:
@@ -272,39 +272,12 @@ class Ranker:
         """What it knows, for people and pages; nothing by default."""
         return Knowledge()
 
-    def options(self) -> dict[str, Any]:
-        """What it was made with besides catalogue, positions, rounds and seed, as numbers, strings and lists."""
-        return dict(self._options)
-
-    def record(self, **options: Any) -> list[Any]:
-        """Check the options that it is made with against their declaration and remember them; their values, in order."""
-        known = self.declared()
-        for name in options:
-            if name not in known:
-                raise ValueError(
-                    f"{name}: the constructor of {type(self).__name__} does not take it; add it there, or **options"
-                )
-        values = {name: known[name].checked(value, self) for name, value in options.items()}
-        self._options |= {name: value.tolist() if isinstance(value, np.ndarray) else value for name, value in values.items()}
-        return list(values.values())
-
     def record_prior(self, prior: Any) -> Prior | None:
         """Check and remember the prior that it is made with, if any."""
         checked = as_prior(prior, self.catalogue)
         if checked is not None:
             self.record(prior=checked.to_json())
         return checked
-
-    @classmethod
-    @functools.cache
-    def declared(cls) -> dict[str, Option]:
-        """What options it takes, by name, from the signature of its constructor."""
-        return declared(cls)
-
-    @classmethod
-    def options_schema(cls) -> dict[str, Any]:
-        """Its options as JSON schema, for documents and forms."""
-        return schema_of(cls.declared())
 
     def copy(self, seed: Seed = None, *, into: Self | None = None) -> Self:
         """Another ranker that has learned the same, and takes this one's slates as well as its own.

@@ -12,7 +12,8 @@ from recurrank.serving.files import partial_of
 from recurrank.serving.fold import Fold, digest_of, intact, new_fold, unpack_catalogue
 from recurrank.serving.history import History, agrees, load_fold
 from recurrank.serving.spec import LoggedSpec
-from recurrank.serving.store.base import Pin, Store, StoredRanker
+from recurrank.serving.store.base import Store
+from recurrank.serving.store.records import Pin, StoredRanker
 from recurrank.serving.trial import trial_of
 
 CHUNK = 10_000

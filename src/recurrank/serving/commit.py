@@ -16,7 +16,7 @@ from contextlib import suppress
 from typing import Any, NamedTuple, cast
 
 from recurrank.serving.store import Store, StoreError
-from recurrank.serving.store.base import Locked, Operation
+from recurrank.serving.store.records import Locked, Operation
 from recurrank.serving.traces import span
 
 LARGEST = 2_000

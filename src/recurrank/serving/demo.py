@@ -26,7 +26,7 @@ from recurrank.serving import demo_shop
 from recurrank.serving.service import Service
 from recurrank.serving.spec import RankerSpec
 from recurrank.serving.store import StoreError
-from recurrank.serving.store.base import Report
+from recurrank.serving.store.records import Report
 
 NAME, OTHER = "demo", "demo-recurrank"
 ALGORITHMS: dict[str, tuple[str, dict[str, str]]] = {NAME: (DEFAULT, {}), OTHER: ("recurrank", {"design": "spanner"})}

@@ -17,7 +17,7 @@ from recurrank.serving.asked import Asked
 from recurrank.serving.changes import Wanted
 from recurrank.serving.service import Service
 from recurrank.serving.spec import RankerSpec
-from recurrank.serving.store.base import Report
+from recurrank.serving.store.records import Report
 
 NAME = "demo-shop"
 ITEMS, CANDIDATES, POSITIONS = 120, 25, 5

@@ -14,7 +14,8 @@ from recurrank.serving.fold import Fold, new_fold, unpack_catalogue
 from recurrank.serving.request_fold import RequestFold
 from recurrank.serving.restocking_fold import RestockingFold
 from recurrank.serving.spec import LoggedSpec
-from recurrank.serving.store.base import Snapshot, Store, StoredRanker
+from recurrank.serving.store.base import Store
+from recurrank.serving.store.records import Snapshot, StoredRanker
 
 CHUNK = 10_000
 

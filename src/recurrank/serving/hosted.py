@@ -25,7 +25,7 @@ from recurrank.serving.events import Event, Kind, names_in, pack_slates
 from recurrank.serving.experiment import Rollout
 from recurrank.serving.fold import Fold, sealed
 from recurrank.serving.spec import LoggedSpec
-from recurrank.serving.store.base import Snapshot, StoredRanker
+from recurrank.serving.store.records import Snapshot, StoredRanker
 from recurrank.serving.trial import Trial, attach
 
 RECENT = 20

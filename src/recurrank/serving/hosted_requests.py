@@ -24,7 +24,7 @@ from recurrank.serving.hosted import Drawn, Settings
 from recurrank.serving.hosted_stock import HostedStock
 from recurrank.serving.request_fold import RequestFold
 from recurrank.serving.spec import LoggedSpec
-from recurrank.serving.store.base import StoredRanker
+from recurrank.serving.store.records import StoredRanker
 
 MOMENTS = 16_384
 """Requests whose times and candidates are remembered, for people."""

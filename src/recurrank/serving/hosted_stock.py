@@ -26,7 +26,7 @@ from recurrank.serving.hosted import Drawn, HostedRanker
 from recurrank.serving.request_fold import RequestFold
 from recurrank.serving.restocking_fold import RestockingFold
 from recurrank.serving.spec import LoggedSpec
-from recurrank.serving.store.base import StoredRanker
+from recurrank.serving.store.records import StoredRanker
 from recurrank.serving.trial import Trial, attach
 
 

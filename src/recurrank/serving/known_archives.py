@@ -11,7 +11,8 @@ import msgspec
 from recurrank.serving import chain
 from recurrank.serving.archive import Archive, Step
 from recurrank.serving.archive_files import address_of
-from recurrank.serving.store.base import Floor, Store
+from recurrank.serving.store.base import Store
+from recurrank.serving.store.records import Floor
 
 NOTE = "archives"
 """What they are kept under in the store."""

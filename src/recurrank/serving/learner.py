@@ -22,7 +22,7 @@ from recurrank.serving.experiment import turned
 from recurrank.serving.hosted import HostedRanker, Settings
 from recurrank.serving.registry import Registry
 from recurrank.serving.store import Store, StoreError
-from recurrank.serving.store.base import Change, Expire
+from recurrank.serving.store.records import Change, Expire
 from recurrank.serving.traces import span
 
 log = structlog.get_logger("recurrank.service")

@@ -13,7 +13,7 @@ from recurrank.serving.archive import Archive
 from recurrank.serving.archive_files import address_of
 from recurrank.serving.events import Event, Kind
 from recurrank.serving.known_archives import NOTE, unpack
-from recurrank.serving.store.base import Floor, Status
+from recurrank.serving.store.records import Floor, Status
 from recurrank.serving.store.sql import FLOOR, FLOOR_ITEMS
 
 _INSERT = "INSERT OR REPLACE INTO slates VALUES (?, ?, ?, ?, ?)"

@@ -7,7 +7,8 @@ may differ in the last bits of their numbers; those that were altered differ, to
 from __future__ import annotations
 
 from recurrank.serving.history import History
-from recurrank.serving.store.base import Store, StoredRanker
+from recurrank.serving.store.base import Store
+from recurrank.serving.store.records import StoredRanker
 
 
 def refold(store: Store, name: str | None = None) -> dict[str, int]:

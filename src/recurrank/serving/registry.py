@@ -20,7 +20,7 @@ from recurrank.serving.request_fold import RequestFold
 from recurrank.serving.restocking_fold import RestockingFold
 from recurrank.serving.spec import LoggedSpec, RankerSpec
 from recurrank.serving.store import Store
-from recurrank.serving.store.base import StoredRanker
+from recurrank.serving.store.records import StoredRanker
 
 log = structlog.get_logger("recurrank.service")
 

@@ -31,7 +31,7 @@ from recurrank.serving.files import (
     remove_partial,
 )
 from recurrank.serving.put_back import last_before, put_events_back, write_rows
-from recurrank.serving.store.base import Floor, Status, StoreError
+from recurrank.serving.store.records import Floor, Status, StoreError
 from recurrank.serving.store.sql import FLOOR
 from recurrank.serving.store.sqlite import migrate
 

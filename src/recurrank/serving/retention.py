@@ -32,7 +32,7 @@ from recurrank.serving.retention_process import Worker
 from recurrank.serving.retention_worker import Gone, Order, Prepared, Survey, surveyed
 from recurrank.serving.spec import LoggedSpec
 from recurrank.serving.store import Store, StoreError
-from recurrank.serving.store.base import Floor, Pin
+from recurrank.serving.store.records import Floor, Pin
 from recurrank.serving.traces import span
 
 log = structlog.get_logger("recurrank.service")

@@ -34,7 +34,7 @@ from recurrank.serving.history import CHUNK, agrees, first_fold, load_fold
 from recurrank.serving.known_archives import next_step, predecessor
 from recurrank.serving.spec import LoggedSpec
 from recurrank.serving.store import Store, StoreError, open_store
-from recurrank.serving.store.base import Floor, Line, Pin, StoredRanker
+from recurrank.serving.store.records import Floor, Line, Pin, StoredRanker
 
 TOGETHER = 64
 """Rankers that are folded in one pass over the log."""

@@ -38,7 +38,7 @@ from recurrank.serving.retention import Retention
 from recurrank.serving.spec import RankerSpec
 from recurrank.serving.status import status_of
 from recurrank.serving.store import Store, StoreError
-from recurrank.serving.store.base import Change, Report, Serve
+from recurrank.serving.store.records import Change, Report, Serve
 from recurrank.serving.trial import Arm, trial_of
 from recurrank.slate import new_id
 

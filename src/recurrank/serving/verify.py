@@ -21,7 +21,8 @@ from typing import Any, NamedTuple
 from recurrank.serving import chain
 from recurrank.serving.events import Event, Kind, clicks_fit, slate_size
 from recurrank.serving.history import History
-from recurrank.serving.store.base import Floor, Head, Row, Status, Store, StoreError
+from recurrank.serving.store.base import Store
+from recurrank.serving.store.records import Floor, Head, Row, Status, StoreError
 from recurrank.serving.verify_rankers import MOST, Faults, Lives, check_rankers, read_or_tell
 
 CHUNK = 10_000

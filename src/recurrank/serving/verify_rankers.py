@@ -9,7 +9,8 @@ from typing import Any, NamedTuple
 
 from recurrank.serving import chain
 from recurrank.serving.fold import intact, unpack_catalogue
-from recurrank.serving.store.base import RankerRow, Store, StoreError
+from recurrank.serving.store.base import Store
+from recurrank.serving.store.records import RankerRow, StoreError
 
 MOST = 100
 """Findings that are told one by one."""

@@ -13,7 +13,7 @@ from recurrank.rankers import names
 from recurrank.serving.service import Service, Settings
 from recurrank.serving.spec import RankerSpec
 from recurrank.serving.store import open_store
-from recurrank.serving.store.base import Report
+from recurrank.serving.store.records import Report
 
 ITEMS, DIM, POSITIONS, SLATES = 12, 3, 3, 40
 

@@ -22,7 +22,7 @@ from recurrank.serving.fold import Fold
 from recurrank.serving.service import Service, Settings
 from recurrank.serving.spec import RankerSpec
 from recurrank.serving.store import open_store
-from recurrank.serving.store.base import Report
+from recurrank.serving.store.records import Report
 
 HERE = Path(__file__).parent
 POSITIONS, SLATES = 4, 800

@@ -23,7 +23,8 @@ from recurrank.logs.evaluate.weights import Refused
 from recurrank.logs.fit import climb
 from recurrank.logs.fit.click_models import click_model
 from recurrank.logs.fit.product import Product
-from recurrank.logs.fit.report import Fit, fit
+from recurrank.logs.fit.report import fit
+from recurrank.logs.fit.result import Fit
 from recurrank.logs.sessions import EMPTY, Sessions, pairs_of
 
 GROUPS = 40

@@ -4,212 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from threadpoolctl import threadpool_limits
 
 from recurrank._arrays import Floats, Ints
-from recurrank._figures import STYLE, lines, tidy
-from recurrank._frames import frame
-from recurrank.catalogue import Catalogue
-from recurrank.clicks.assumptions import check
-from recurrank.clicks.fitted import Fitted, write
-from recurrank.clicks.model import ClickModel
-from recurrank.logs.fit.click_models import by_query, click_model
 from recurrank.logs.fit.models import NAMES, FittedModel, Pages, fit_counts, fit_model, held_out, pages_of, with_tails
+from recurrank.logs.fit.result import SURE, Fit, Row
 from recurrank.logs.reading import read
-from recurrank.logs.sessions import Counts, Pairs, Sessions
-from recurrank.rankers.prior import Prior
+from recurrank.logs.sessions import Counts, Sessions
 
 PREFERRED = ("cm", "dcm", "pbm", "sdbn", "ccm", "dbn", "ubm")
 """Which of several models that explain a log equally well with equally many parameters is named first."""
 SLOWEST = ("ubm", "ccm", "sdbn", "dcm", "dbn", "pbm", "cm")
 """The order in which models are fitted, those that take longest first, so that threads end together."""
-SURE = 2.5
-"""Standard errors by which a model has to be behind to be worse."""
 NEGLIGIBLE = 2e-5
 """Nats per position by which a model may be behind whatever the standard error: slips and priors cost that much."""
-CHECKED = 4
-"""Positions on which the paper's assumptions are checked, all rankings of the typical page's items being looked at."""
-PROPERTIES = (
-    "Assumption 1 (the order above matters)",
-    "Assumption 2 (examination rises)",
-    "Assumption 3 (the best ranking is not examined least)",
-    "the ranking by attraction as the one with the most clicks",
-)
 MANY = 100_000
 """Pages of a query that are looked through for its most frequent one."""
 TOLERANCE = 1e-7
 """Gain in nats per observation at which a climb ends."""
-
-
-class Row(NamedTuple):
-    """How one model explains the test part.
-
-    Attributes:
-        model: its short name.
-        log_likelihood: mean logarithm of the probability of what happened at a position, given the clicks above it.
-        perplexity: mean over positions of 2 to the minus mean binary logarithm of the unconditional probability.
-        perplexity_by_position: its terms.
-        conditional_perplexity_by_position: the same given the clicks above.
-        behind: how far its log-likelihood is behind the best one's.
-        error: the standard error of that, over pages.
-        parameters: how many free numbers it amounts to.
-        seconds: that fitting took, compilation not counted.
-
-    """
-
-    model: str
-    log_likelihood: float
-    perplexity: float
-    perplexity_by_position: list[float]
-    conditional_perplexity_by_position: list[float]
-    behind: float
-    error: float
-    parameters: float
-    seconds: float
-
-
-@dataclass
-class Fit:
-    """Fitted click models and how well each explains the log. ``fit[name][query]`` is a click model.
-
-    Attributes:
-        rows: one per model, the best log-likelihood first.
-        best: the model that explains the log best; of those that nothing speaks against, the one with the fewest parameters.
-        tested: what the scores are of: "a test log", "the last 25 % of the pages", ...
-        fitted: the models as they were fitted.
-        typical: a query and the pairs on the page that was shown most often for it; the query is the one with the most pages.
-
-    """
-
-    rows: list[Row]
-    best: str
-    tested: str
-    fitted: dict[str, FittedModel]
-    pairs: Pairs
-    query_ids: Sequence[str]
-    item_ids: Sequence[str]
-    pages: int
-    typical: tuple[int, Ints]
-
-    def models(self) -> Fitted:
-        """The models as :class:`~recurrank.clicks.ClickModel`, by name and query."""
-        return Fitted(self._document())
-
-    def save(self, path: str | Path) -> None:
-        """Write a file for :func:`recurrank.clicks.load`."""
-        write(Path(path), self._document())
-
-    def examination(self, name: str) -> Floats:
-        """How often each position of the typical page is examined under a model."""
-        model = self._typical_model(name)
-        return model.examine(np.arange(len(model.attraction)))
-
-    def assumptions(self) -> dict[str, str]:
-        """What each model implies about the paper's Assumptions 1 to 3, checked on the items of the typical page."""
-        said = {}
-        for row in self.rows:
-            model = self._typical_model(row.model)
-            report = check(model, min(CHECKED, len(model.attraction)))
-            broken = [text for text, finding in zip(PROPERTIES, report, strict=True) if not finding.holds]
-            said[row.model] = "satisfies the paper's assumptions" if not broken else f"breaks {', '.join(broken)}"
-        return said
-
-    def figure(self) -> Any:
-        """Conditional perplexity and examination by position, one line per model (a matplotlib figure)."""
-        from matplotlib import rc_context
-        from matplotlib.figure import Figure
-
-        with rc_context(STYLE):
-            figure = Figure(figsize=(6.7, 2.5), layout="constrained")
-            left, right = figure.subplots(1, 2)
-            for line, row in zip(lines(), self.rows, strict=False):
-                said = row.conditional_perplexity_by_position
-                left.plot(np.arange(1, len(said) + 1), said, label=row.model, **line)
-                curve = self.examination(row.model)
-                right.plot(np.arange(1, len(curve) + 1), curve, label=row.model, **line)
-            for axes in (left, right):
-                axes.set_xticks(np.arange(1, max(len(row.perplexity_by_position) for row in self.rows) + 1))
-                tidy(axes)
-            left.set(title="clicks, given those above", xlabel="position", ylabel="perplexity")
-            right.set(title="typical page", xlabel="position", ylabel="probability of examination", ylim=(0, 1.02))
-            figure.legend(*left.get_legend_handles_labels(), frameon=False, loc="outside right center")
-        return figure
-
-    def _typical_model(self, name: str) -> ClickModel:
-        return click_model(self.fitted[name], self.typical[0], self.typical[1])
-
-    def verdict(self) -> str:
-        """Which model explains the log best, by how much, and how sure that is."""
-        top = self.rows[0]
-        if len(self.rows) == 1:
-            return f"{top.model}: {top.log_likelihood:.5f} nats per position on {self.tested}"
-        others = [row for row in self.rows if row.model != self.best]
-        said = []
-        for row in others[:1]:
-            gap = next(one for one in self.rows if one.model == self.best)
-            ahead = gap.log_likelihood - row.log_likelihood
-            sure = abs(row.behind - gap.behind) / max(row.error, gap.error, 1e-12)
-            if sure < SURE:
-                said.append(f"{row.model} explains it as well (difference {ahead:+.5f}, {sure:.1f} standard errors)")
-            else:
-                said.append(f"{row.model}, the next, is {ahead:.5f} nats per position behind, {sure:.1f} standard errors")
-        return f"{self.best} explains {self.tested} best; {'; '.join(said)}"
-
-    def to_frame(self) -> Any:
-        """One row per model, as a DataFrame."""
-        return frame([row._asdict() for row in self.rows])
-
-    def prior(
-        self, catalogue: Catalogue, answers: float = 1000.0, *, query: str | None = None, model: str | None = None
-    ) -> Prior:
-        """What the log says about the items of a catalogue, as the prior of a ranker: how often each is clicked standing first.
-
-        Args:
-            catalogue: items with the ids that the log has.
-            answers: how many answers it is worth.
-            query: whose attractions to take, where they are fitted by query; by default the query with the most pages.
-            model: which fitted model's; by default the best one's.
-
-        """
-        fitted, number = self.fitted[model or self.best], 0 if self.pairs.shared else self.typical[0]
-        if query is not None and not self.pairs.shared:
-            if query not in self.query_ids:
-                raise ValueError(f"query: {query!r} is not in the log; it has {', '.join(list(self.query_ids)[:5])}, ...")
-            number = list(self.query_ids).index(query)
-        rows = {item: row for row, item in enumerate(catalogue.ids or map(str, range(len(catalogue))))}
-        first = _first_examined(fitted, number)
-        scores = np.full(len(catalogue), np.nan)
-        for pair in np.flatnonzero(self.pairs.query == number):
-            row = rows.get(str(self.item_ids[self.pairs.item[pair]]))
-            if row is not None:
-                scores[row] = first * fitted.attraction[pair]
-        if np.isnan(scores).all():
-            raise ValueError("catalogue: none of its items is in the log; give it the ids that the log has")
-        return Prior.of(catalogue.features, np.clip(scores, 0, 1), answers)
-
-    def _document(self) -> dict[str, Any]:
-        scores = {row.model: {"log_likelihood": row.log_likelihood, "perplexity": row.perplexity} for row in self.rows}
-        return {
-            "best": self.best,
-            "largest": "*" if self.pairs.shared else self.query_ids[self.typical[0]],
-            "pages": self.pages,
-            "scores": scores,
-            "queries": by_query(self.fitted, self.pairs, self.query_ids, self.item_ids),
-        }
-
-
-def _first_examined(fitted: FittedModel, query: int) -> float:
-    """How often the first position is examined, in models in which that may be less than always."""
-    table = fitted.behaviour.get("examination")
-    if table is None:
-        return 1.0
-    own = np.asarray(table[query])
-    return float(own[0] if own.ndim == 1 else own[0, -1])
 
 
 def fit(

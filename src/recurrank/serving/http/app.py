@@ -24,7 +24,7 @@ from recurrank.serving.http.problems import Refused
 from recurrank.serving.http.routes import ANY_KEY, PUBLIC, Answer, Operation, Request, Route, Table, route
 from recurrank.serving.http.upload import JSON, Bounds
 from recurrank.serving.service import Service
-from recurrank.serving.store.base import Report
+from recurrank.serving.store.records import Report
 
 REPORTS = 1_000
 """Reports in one request, at most."""

@@ -1,6 +1,7 @@
 """Where the log is kept: SQLite in a file, or PostgreSQL. ``open_store`` takes an address."""
 
-from recurrank.serving.store.base import Store, StoreError
+from recurrank.serving.store.base import Store
+from recurrank.serving.store.records import StoreError
 
 __all__ = ["Store", "StoreError", "open_store"]
 

@@ -33,7 +33,6 @@ from recurrank.serving.store.records import (
     Kept,
     Line,
     Living,
-    Locked,
     Operation,
     Pin,
     RankerRow,
@@ -44,32 +43,7 @@ from recurrank.serving.store.records import (
     Snapshot,
     Status,
     StoredRanker,
-    StoreError,
 )
-
-__all__ = [
-    "Change",
-    "Changed",
-    "Expire",
-    "Floor",
-    "Head",
-    "Kept",
-    "Line",
-    "Living",
-    "Locked",
-    "Operation",
-    "Pin",
-    "RankerRow",
-    "Report",
-    "Row",
-    "Serve",
-    "Served",
-    "Snapshot",
-    "Status",
-    "Store",
-    "StoreError",
-    "StoredRanker",
-]
 
 _LEARNED, _EXPIRED = bytes([Status.LEARNED]), bytes([Status.EXPIRED])
 

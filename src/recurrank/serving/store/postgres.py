@@ -3,28 +3,21 @@
 Transactions that append take one advisory lock, so that the log has no gaps and whoever reads it in order misses nothing. The
 learner's lease is another advisory lock, held by a connection of its own: it ends with the connection, and so with the server;
 and so is the right to raise the floor or to erase.
-A connection that fails is replaced at the next use.
 """
 
 from __future__ import annotations
 
-import threading
 import time
-from collections.abc import Generator, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from recurrank.serving import chain
 from recurrank.serving.auth import Change, Key
 from recurrank.serving.events import Event
-from recurrank.serving.store.base import Row, StoreError
+from recurrank.serving.store.postgres_connection import SILENCE, LockNotAvailable, Reconnecting
+from recurrank.serving.store.records import Row, StoreError
 from recurrank.serving.store.sql import SqlStore
-
-try:
-    import psycopg
-    from psycopg.conninfo import conninfo_to_dict, make_conninfo
-except ImportError as error:
-    raise ValueError("store: PostgreSQL needs psycopg; install recurrank[postgres]") from error
 
 APPEND, LEARN, MAINTAIN = 0x72656375, 0x72616E6B, 0x6D61696E
 """Keys of the advisory locks."""
@@ -71,104 +64,12 @@ MIGRATIONS = [
 ]
 """In order; each in a transaction of its own, with its number. Never change one that was released."""
 
-SILENCE, LONG_SILENCE = 2.0, 10.0
-"""Seconds without a byte from the database after which a call fails: of those that requests and the lease wait for, and of
-the rest. A server that is stopped still answers keepalives, so that only a clock on this side can tell."""
-
 SCRUBBING = 24 * 3600.0
-"""The same of writing the table of events anew, which says nothing meanwhile."""
+"""Seconds that writing the table of events anew may take: it says nothing meanwhile."""
 
 WAIT, PAUSE, TRY = 60.0, 1.0, 0.5
 """Seconds that other transactions are waited for before that, between two looks, and that a try may wait for its lock: whoever
 uses the events waits behind it."""
-
-_PARAMETERS = {
-    "connect_timeout": 2,
-    "keepalives_idle": 5,
-    "keepalives_interval": 2,
-    "keepalives_count": 3,
-    "tcp_user_timeout": 5000,
-}
-"""What libpq is told where the address does not say otherwise: a network that swallows packets is noticed in seconds."""
-
-_OPTIONS = {
-    "idle_in_transaction_session_timeout": 5000,
-    "lock_timeout": 1800,
-    "statement_timeout": 15_000,
-    "tcp_keepalives_idle": 5,
-    "tcp_keepalives_interval": 2,
-    "tcp_keepalives_count": 3,
-}
-"""Of every session: a server that stops in a transaction, or disappears with its lease, does not hold up others for long."""
-
-
-class _Connection(psycopg.Connection[Any]):
-    """A connection on which a call fails when the database has been silent for too long; the connection is closed then."""
-
-    patience = SILENCE
-
-    def wait(self, gen: Any, *arguments: Any, **keywords: Any) -> Any:
-        return super().wait(self._watched(gen), *arguments, **keywords)
-
-    def _watched(self, gen: Any) -> Generator[Any, Any, Any]:
-        """The generator of a call. psycopg sends it what is ready on the socket: nothing, every tenth of a second at least."""
-        until = time.monotonic() + self.patience
-        try:
-            wanted = next(gen)
-            while True:
-                ready = yield wanted
-                if ready:
-                    until = time.monotonic() + self.patience
-                elif time.monotonic() > until:
-                    self.pgconn.finish()
-                    raise psycopg.OperationalError(f"no answer within {self.patience:g} seconds")
-                wanted = gen.send(ready)
-        except StopIteration as stop:
-            return stop.value
-
-
-class _Line:
-    """A connection that is made when it is needed, and made again after it failed."""
-
-    def __init__(self, address: str) -> None:
-        self._address = address
-        self._connection: Any = None
-        self.lock = threading.Lock()
-
-    @contextmanager
-    def use(self, patience: float = LONG_SILENCE) -> Iterator[Any]:
-        """The connection; a call fails after so many seconds of silence."""
-        with self.lock:
-            try:
-                if self._connection is None or self._connection.closed:
-                    self._connection = _connect(self._address)
-                self._connection.patience = patience
-                yield self._connection
-            except psycopg.Error as error:
-                self.drop()
-                raise StoreError(f"PostgreSQL cannot be used: {type(error).__name__}") from error
-
-    def close(self, last: str | None = None) -> None:
-        """Let go of it, after a last statement; unless a call that hangs keeps it: that ends with the process."""
-        if self.lock.acquire(timeout=0.5):
-            if last is not None and self._connection is not None:
-                self._connection.patience = 0.5
-                with suppress(Exception):
-                    self._connection.execute(last)
-            self.drop()
-            self.lock.release()
-
-    def drop(self) -> None:
-        with suppress(Exception):
-            if self._connection is not None:
-                self._connection.close()
-        self._connection = None
-
-
-def _connect(address: str) -> Any:
-    given: dict[str, Any] = dict(conninfo_to_dict(address))
-    options = " ".join([*(f"-c {name}={value}" for name, value in _OPTIONS.items()), str(given.get("options") or "")])
-    return _Connection.connect(make_conninfo(**{**_PARAMETERS, **given, "options": options}), autocommit=True)
 
 
 class PostgresStore(SqlStore):
@@ -179,9 +80,9 @@ class PostgresStore(SqlStore):
 
     def __init__(self, address: str, read_only: bool = False) -> None:
         super().__init__()
-        self._writer, self._reader, self._leaser = _Line(address), _Line(address), _Line(address)
-        self._maintainer = _Line(address)
-        self._slow = _Line(address)  # for what is large, so that commits of this server do not have to wait for it
+        self._writer, self._reader, self._leaser = Reconnecting(address), Reconnecting(address), Reconnecting(address)
+        self._maintainer = Reconnecting(address)
+        self._slow = Reconnecting(address)  # for what is large, so that commits of this server do not have to wait for it
         self._leased: Any = None
         try:
             with self._writer.use() as connection:
@@ -307,7 +208,7 @@ class PostgresKeys:
     """API keys in the database."""
 
     def __init__(self, address: str) -> None:
-        self._line = _Line(address)
+        self._line = Reconnecting(address)
         with self._line.use() as connection:
             migrate(connection)
 
@@ -355,7 +256,7 @@ def _in_the_way(connection: Any, mark: int) -> tuple[str, Any] | None:
     connection.execute(f"SET lock_timeout = {round(TRY * 1000)}")
     try:
         connection.execute("VACUUM FULL recurrank_events")
-    except psycopg.errors.LockNotAvailable:
+    except LockNotAvailable:
         return connection.execute(_USES).fetchone() or ("another transaction", None)
     finally:
         connection.execute("RESET statement_timeout")

@@ -16,7 +16,8 @@ import msgspec
 from recurrank.serving import chain
 from recurrank.serving.checkpoint import NAME as CHECKPOINT
 from recurrank.serving.events import CHANGES, Event, Kind
-from recurrank.serving.store.base import (
+from recurrank.serving.store.base import Store
+from recurrank.serving.store.records import (
     Floor,
     Head,
     Kept,
@@ -27,7 +28,6 @@ from recurrank.serving.store.base import (
     Row,
     Snapshot,
     Status,
-    Store,
     StoredRanker,
 )
 

@@ -20,7 +20,7 @@ from typing import Any
 from recurrank.serving import chain
 from recurrank.serving.events import CHANGES, Event, Kind
 from recurrank.serving.files import check_place, give_to_owner
-from recurrank.serving.store.base import Head, Living, Locked, Row, StoreError
+from recurrank.serving.store.records import Head, Living, Locked, Row, StoreError
 from recurrank.serving.store.sql import SqlStore
 
 MIGRATIONS = [
