@@ -62,6 +62,7 @@ export function experiment(now) {
     byId("experiment-mode").value = known.mode;
     byId("experiment-share").value = String(100 * known.share);
   }
+  byId("experiment-counts").hidden = known.mode === "full" && known.baseline.slates + known.interleaved.slates === 0; // nothing to compare
   arms(known);
   brake(known);
   return chart(known);
