@@ -54,7 +54,7 @@ ROOM = 4096
 """Pairs that wait for the next regression, at most."""
 ROUNDING = 1e-9
 """Of bounds."""
-STEPS, PRECISION = 20, 1e-5
+STEPS, PRECISION = 20, 1e-3
 """Of Newton's method: the most steps, and the change at which it ends, whose square is about what is still missing."""
 
 
