@@ -37,7 +37,7 @@ class Coefficient(NamedTuple):
 
 
 class Examination(NamedTuple):
-    """How often a position is looked at, relative to the first; None where nothing was seen. ``segment`` is None if none was named."""
+    """How often a position is looked at, relative to the first; None if nothing was seen. ``segment`` is None if not named."""
 
     segment: str | None
     position: int

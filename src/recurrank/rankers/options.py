@@ -125,7 +125,7 @@ class Option:
 
 
 def declared(kind: type[Any]) -> dict[str, Option]:
-    """The options of a class: the keyword-only parameters of its constructor, and, if it takes ``**`` options, of its base's."""
+    """The options of a class: keyword-only parameters of its constructor, and, if that takes ``**`` options, of its base's."""
     options: dict[str, Option] = {}
     for base in kind.__mro__:
         constructor = vars(base).get("__init__")

@@ -134,7 +134,7 @@ class PBMPIE(Ranker):
         epsilon: Epsilon = 0.0,
     ) -> None:
         super().__init__(features, positions, rounds, seed)
-        examination, epsilon = self.record(examination=examination, epsilon=epsilon)
+        kappa, epsilon = self.record(examination=examination, epsilon=epsilon)
         items, size = len(self.catalogue), self.positions
         self.state = State(
             leaders=no_leaders(size),
@@ -146,7 +146,7 @@ class PBMPIE(Ranker):
             shown=np.zeros((items, size), np.int32),
             hits=np.zeros((items, size), np.int32),
             changes=no_changes(items),
-            examination=examination,
+            examination=kappa,
             constants=np.array([1.0 + epsilon]),
             clock=np.zeros(1, np.int64),
         )

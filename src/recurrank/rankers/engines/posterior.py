@@ -84,7 +84,7 @@ def look(
     width, samples = len(worth), narrow.shape[1]
     best = Best(
         top=np.full(samples, -np.inf),
-        index=np.zeros((samples, width), np.int64),
+        order=np.zeros((samples, width), np.int64),
         value=np.full((samples, width), -np.inf),
         score=np.zeros((samples, width)),
         lead=np.empty(width),
@@ -105,7 +105,7 @@ class Best(NamedTuple):
     """The result of reading a block's items once, for S samples and m positions."""
 
     top: Floats  # (S,) the largest value under a narrow sample
-    index: Ints  # (S, m) of the best items under a wide sample, in order
+    order: Ints  # (S, m) the best items under a wide sample, in order
     value: Floats  # (S, m) their values under it
     score: Floats  # (S, m) and by theta
     lead: Floats  # (m,) the leaders' values by theta
@@ -117,9 +117,9 @@ def _enter(found: Best, s: int, index: int, value: float, score: float) -> None:
     """Insert an item among the best under wide sample s."""
     values, j = found.value[s], found.value.shape[1] - 1
     while j > 0 and values[j - 1] < value:
-        values[j], found.index[s, j], found.score[s, j] = values[j - 1], found.index[s, j - 1], found.score[s, j - 1]
+        values[j], found.order[s, j], found.score[s, j] = values[j - 1], found.order[s, j - 1], found.score[s, j - 1]
         j -= 1
-    values[j], found.index[s, j], found.score[s, j] = value, index, score
+    values[j], found.order[s, j], found.score[s, j] = value, index, score
 
 
 @sweep
@@ -193,7 +193,7 @@ def _read(
 @sweep
 def _judge(items: Any, worth: Floats, found: Best, asked: Ints, gain: Floats, cost: Floats) -> None:
     """Compute what the leaders in order lose under each wide sample."""
-    best, value, score, lead, sampled_lead = found.index, found.value, found.score, found.lead, found.sampled_lead
+    best, value, score, lead, sampled_lead = found.order, found.value, found.score, found.lead, found.sampled_lead
     samples, width = value.shape
     for s in range(samples):
         total, most, which, score_which = 0.0, 0.0, -1, 0.0
