@@ -107,7 +107,7 @@ def make(
         features: the items; a ranker of requests or queries may have the option ``dim`` instead.
         positions: K.
         rounds: T.
-        seed: of its random choices.
+        seed: the seed of its random choices.
         told: the truth about the problem, as a simulation knows it, for the options of yardsticks that need it.
         options: the algorithm's own; ``recurrank rankers`` lists them.
 

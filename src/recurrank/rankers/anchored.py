@@ -97,7 +97,7 @@ class Anchored(RequestRanker):
         features: a catalogue (or a matrix, one row per item) whose items requests name; or None: requests bring features.
         positions: K, the most items that a slate shows.
         rounds: T, how many rounds are planned; nothing depends on it yet.
-        seed: of all its random choices.
+        seed: the seed of all its random choices.
         dim: where there is no catalogue, how many features a candidate has.
         context: how many numbers describe a visitor; 0 for none.
         interactions: ``"none"``: item and context are features side by side; ``"outer"``: their products, too.

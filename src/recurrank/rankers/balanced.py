@@ -135,11 +135,11 @@ class Balanced(Restocking):
         members = None if len(order) == len(self.catalogue.features) else order
         self._coordinates = Coordinates.of(self.catalogue.features, members, self.catalogue.scales, pivots_by(self.rules))
         order = order[self.rng.permutation(len(order))]
-        spread = np.isin(order, self._coordinates.support)  # a first slate of items that differ much cannot be all bad
-        others = order[~spread]
+        in_support = np.isin(order, self._coordinates.support)  # a first slate of items that differ much cannot be all bad
+        others = order[~in_support]
         if len(order) > self.large:
             others.sort()  # read in the order of memory
-        order = np.concatenate([order[spread], others])
+        order = np.concatenate([order[in_support], others])
         self.blocks = [Block(self._key(0, order[:0]), 0, self.positions, order)]
         self.state = self._empty(self._coordinates.points(self.catalogue.features))
         self._tables(*self._estimate(), 1 / np.arange(1.0, self.positions + 1))
@@ -184,7 +184,7 @@ class Balanced(Restocking):
 
     @one_thread()
     def begin_with(self, stock: Stock) -> None:
-        """All items compete for all positions again, by what the clicks at position 1 say, and are certified anew at once.
+        """Let all items compete for all positions again, judged by the clicks at position 1, and certify them at once.
 
         Nothing stands above position 1: its data hold whatever else is shown. Answers to earlier slates are not learned from,
         unless their marks are :meth:`carried`.

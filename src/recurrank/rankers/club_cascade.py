@@ -88,7 +88,7 @@ class State(NamedTuple):
 def choose(
     state: State, rng: np.random.Generator, features: Floats, rows: Ints, count: int, slots: Ints, explore: float, chosen: Ints
 ) -> tuple[int, float]:
-    """The K largest U(a) by the cluster of the user who asks, the earlier of equals."""
+    """The K largest U(a) by the cluster of the request's user, the earlier of equals."""
     work, dim, beta, v = state.work, features.shape[1], state.numbers[BETA] * explore, state.cluster[state.work.asks[0]]
     x, block = work.columns, work.columns.shape[1]
     for start in range(0, count, block):  # columns of a block of candidates: its loops have no gaps

@@ -197,7 +197,7 @@ def _tie(item: int, position: int, positions: int) -> float:
 
 @inner
 def _relax(state: State, a: int) -> int:
-    """Raise the potentials of the nodes whose item node a could take: p_b >= p_a + gain(a, b); one of those raised, or -1.
+    """Raise the potentials of the nodes whose item node a could take: p_b >= p_a + gain(a, b); return one of these, or -1.
 
     The last node has all items that are not shown. It gains nothing from an item.
     """

@@ -37,7 +37,7 @@ class Option:
         per: for a list of numbers, ``"item"`` or ``"position"``: it has one number for each.
         usually: what None stands for, as a function of the ranker.
         told: whether it is the truth about a problem, which only a simulation knows.
-        name: from the signature, like the rest.
+        name: taken from the signature, like the rest.
         kind: ``"number"``, ``"integer"``, ``"boolean"``, ``"string"``, ``"choice"``, ``"numbers"`` or ``"any"``.
         choices: of a choice.
         default: ``REQUIRED`` where there is none.
@@ -171,7 +171,7 @@ class Configured:
     _options: dict[str, Any]
 
     def options(self) -> dict[str, Any]:
-        """What it was made with besides catalogue, positions, rounds and seed, as numbers, strings and lists."""
+        """What it was made with, except catalogue, positions, rounds and seed, as numbers, strings and lists."""
         return dict(self._options)
 
     def record(self, **options: Any) -> list[Any]:

@@ -52,7 +52,7 @@ class Ranker(Configured):
         features: a matrix with one row per item, or a :class:`~recurrank.Catalogue`.
         positions: K, how many items to show.
         rounds: T, how many rounds are planned.
-        seed: of all its random choices; the same seed makes the same choices.
+        seed: the seed of all its random choices; the same seed makes the same choices.
 
     Attributes:
         catalogue: the items.
@@ -80,7 +80,7 @@ class Ranker(Configured):
     compiled: ClassVar[bool] = True
     """Whether numba compiled these functions; those of a plain Python class (``plain.py``) run in interpreted loops."""
     learns_any_order: ClassVar[bool] = False
-    """Whether it learns from orders that others chose. That helps rankers which try few items beside the best order; optimists
+    """Whether it learns from orders that others chose. That helps rankers which try few items besides the best order; optimists
     would fill whole slates with what such an order left out (docs/rollout.md)."""
     not_served: ClassVar[str] = ""
     """Why a service cannot use it; empty if it can."""
@@ -288,7 +288,7 @@ class Ranker(Configured):
         ``state`` again after a copy.
 
         Args:
-            seed: of its random choices from here on; by default they are the ones that this ranker would make.
+            seed: the seed of its random choices from here on; by default it makes those that this ranker would make.
             into: an earlier copy that is not used any more, whose memory is taken over.
 
         """

@@ -42,7 +42,7 @@ from recurrank.rankers.stock import Stock
 from recurrank.slate import Slate
 
 LARGE = 1024
-"""With more items than this, the whole catalogue is ranked by way of a shortlist."""
+"""With more items than this, the whole catalogue is ranked from a shortlist."""
 SPARE = 10
 """How many items a request may exclude and pin before it reads the whole catalogue."""
 
@@ -55,7 +55,7 @@ Interactions = Annotated[
 
 
 class RequestRanker(Ranker):
-    """A ranker whose every request may bring candidates of its own. Subclasses are the algorithms.
+    """A ranker in which every request may bring its own candidates. Subclasses are the algorithms.
 
     The state of an algorithm has at least ``features`` (of the catalogue), ``short`` (the items that matter when the whole of
     it is ranked), ``account`` (of exploration) and ``work``.
@@ -66,9 +66,9 @@ class RequestRanker(Ranker):
     compiled_take: ClassVar[Callable[..., Any]]
     """take(state, shown, clicks) -> bool: learn from a slate; True when a decision is due."""
     tells: ClassVar[bool] = False
-    """Whether it can say how probable a slate was."""
+    """Whether it can tell how probable a slate was."""
     by_decisions: ClassVar[bool] = False
-    """Whether answers change what is shown only when a decision is made, besides what the account of exploration allows."""
+    """Whether answers change what is shown only by decisions and by the account of exploration."""
     uses_features = True
     from_catalogue: ClassVar[tuple[str, ...]] = ("features", "work")
 
@@ -90,7 +90,7 @@ class RequestRanker(Ranker):
             raise ValueError(f"dim: {dim} is not the {stock.dim} features of the catalogue; leave it out")
         _, self.context, self.interactions = self.record(dim=dim, context=context, interactions=interactions)
         self.segments: dict[str | None, int] = {None: 0}
-        self.decisions = 0  # since it was made or loaded
+        self.decisions = 0  # their number since it was made or loaded
 
     def rank(
         self,
@@ -114,7 +114,7 @@ class RequestRanker(Ranker):
             segment: a name for requests that are learned separately: the device, for example, by which ``anchored`` learns
                 examination; for ``club-cascade`` the user.
             exclude: candidates that must not be shown.
-            pin: what must stand at which position, counted from 0.
+            pin: the candidate that must be shown at each of these positions, counted from 0.
             positions: how many positions to fill, at most the ranker's.
             explore: the share of the usual exploration that is allowed, from 0 to 1.
             propensity: whether to compute how probable the slate was, where the algorithm can tell.

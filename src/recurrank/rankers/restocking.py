@@ -17,7 +17,7 @@ from recurrank.rankers.request import Name
 from recurrank.rankers.stock import Stock
 
 TIMES, LARGEST = 1e6, 1e100
-"""A new item's features may be TIMES as large as those before, or LARGEST where all were zero: what was learned is moved to
+"""A new item's features are at most TIMES as large as all before, or LARGEST if those were zero: what was learned is moved to
 coordinates in which all items are of one size."""
 
 

@@ -111,13 +111,13 @@ def _joins(state: State, level: float) -> int:
     if level > state.bar[0]:
         counts[NEXT], state.bar[0] = last, np.inf
     while counts[NEXT] < len(state.order):
-        here = counts[NEXT]
-        if here >= counts[KNOWN]:
-            against[here] = _least(state, state.order[here], level)
-            counts[KNOWN] = here + 1
-        if against[here] < level:
-            return int(state.order[here])
-        state.bar[0] = min(state.bar[0], against[here])
+        index = counts[NEXT]
+        if index >= counts[KNOWN]:
+            against[index] = _least(state, state.order[index], level)
+            counts[KNOWN] = index + 1
+        if against[index] < level:
+            return int(state.order[index])
+        state.bar[0] = min(state.bar[0], against[index])
         counts[NEXT] += 1
     return -1
 
@@ -139,7 +139,7 @@ def _least(state: State, j: int, level: float) -> float:
 
 @inner
 def _next_set(state: State, number: int, level: float) -> tuple[int, int, int]:
-    """The set that is shown after the leader's first ``number`` ones: how many of these it has, its end, who joins it or -1."""
+    """The set shown after the leader's first ``number`` ones: how many of these it has, its end, the item that joins or -1."""
     sets, cuts = state.counts[SETS], state.cuts
     begin, end = cuts[number - 1] if number > 0 else 0, cuts[number]
     if number + 1 < sets:
@@ -206,7 +206,7 @@ def learn(state: State, slate: Buffer, clicks: Bools) -> bool:
 
 @inner
 def _win(state: State, i: int, j: int) -> bool:
-    """Count a click on i and not on j; whether that changes who beats whom. w_ji, far away in memory, is often not needed."""
+    """Count a click on i and not on j; whether that changes which beats the other. Reading w_ji is slow and often avoided."""
     if state.hit[j]:
         return False
     row = state.row[i]
@@ -225,9 +225,9 @@ def _win(state: State, i: int, j: int) -> bool:
 @inner
 def _weigh(state: State, joined: int) -> None:
     """Forget the evidence against the item that joined the last set, after clicks that did not change the leader."""
-    here = state.counts[NEXT]
-    if here < state.counts[KNOWN] and state.order[here] == joined:
-        state.counts[KNOWN] = here
+    index = state.counts[NEXT]
+    if index < state.counts[KNOWN] and state.order[index] == joined:
+        state.counts[KNOWN] = index
     else:  # an old answer: any of them may have changed
         state.counts[KNOWN] = -1
 

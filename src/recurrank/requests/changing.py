@@ -88,7 +88,7 @@ class Leader(Changed):
 
 @dataclass(frozen=True)
 class Churn(Changed):
-    """Another stream in which a share of the items is replaced by new ones of the same kind, every so many rounds."""
+    """Another stream in which a share of the items is replaced by new ones of the same kind, every ``every`` rounds."""
 
     base: Clusters | Uniform | Changed
     share: float = 0.01
@@ -145,7 +145,7 @@ class Drift(Changed):
 
 
 def _turning(world: World, turn: Turn, every: int) -> World:
-    """The world with a further change every so many rounds."""
+    """The world with a further change every ``every`` rounds."""
     before, each = world.turn, world.every
     if before is None:
         world.turn, world.every = turn, every

@@ -1,4 +1,4 @@
-"""Streams of requests, as data: who asks for what, and how attractive it truly is.
+"""Streams of requests, as data: the candidates of each request, and how attractive they truly are.
 
 Unless stated otherwise, items have unit vectors v, a taste u is a unit vector, and attraction is 0.2 + 0.25 <v, u>;
 rankers are given the features v. All randomness comes from ``seed``.
@@ -94,7 +94,7 @@ class Zipf(Uniform):
     def __post_init__(self) -> None:
         super().__post_init__()
         if not 0 <= as_number("exponent", self.exponent) <= STEEPEST:
-            raise ValueError(f"exponent: {self.exponent!r} is not an exponent; give a number from 0 to {STEEPEST}")
+            raise ValueError(f"exponent: {self.exponent!r} is out of range; give a number from 0 to {STEEPEST}")
 
     def world(self) -> World:
         rng = stream(self.seed, "popularity")
@@ -111,7 +111,7 @@ class Clusters(Requests):
         dim: d.
         candidates: n of a request.
         clusters: how many.
-        seed: of everything.
+        seed: the seed of everything.
         link: how attraction depends on the features.
         patience: the range of the exponents with which clusters' visitors examine positions (p_k^exponent); None for all alike.
         named: whether requests name their cluster's kind of patience (of four) as their segment.
@@ -163,7 +163,7 @@ class Users(Requests):
         candidates: n of a request, drawn uniformly from all items.
         users: how many; all are equally likely to ask.
         clusters: how many tastes they have; user i has taste i modulo this.
-        seed: of everything.
+        seed: the seed of everything.
         link: how attraction depends on the features.
 
     """

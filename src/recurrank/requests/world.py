@@ -176,7 +176,7 @@ def draw(world: Drawn, rng: np.random.Generator) -> None:
 
 @rare
 def _rest(world: Drawn, rng: np.random.Generator, begin: int, number: int) -> None:
-    """Draw the candidates from ``begin`` on, as if one after the other by their popularity from those not drawn yet.
+    """Draw the candidates from ``begin`` on, as if one by one by popularity from those not drawn yet.
 
     These are the items with the least -ln(u) / popularity, u uniform, in this order: arrival times of Poisson processes.
     """

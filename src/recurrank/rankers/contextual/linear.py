@@ -127,7 +127,7 @@ class LinearRequests(RequestRanker):
         features: a catalogue, or None.
         positions: K, the most items that a slate shows.
         rounds: T, how many rounds are planned.
-        seed: of all its random choices.
+        seed: the seed of all its random choices.
         dim: without a catalogue, how many features a candidate has.
         context: how many numbers describe a visitor.
         interactions: as :class:`recurrank.Anchored` has them.

@@ -76,7 +76,7 @@ class State(NamedTuple):
 
 @inner
 def _half(state: State, radius: float) -> float:
-    """Half of the distance of two scores from which their order is certain, if both images are in a ball of this radius.
+    """Half of the distance between two scores from which their order is certain, if both images are in a ball of this radius.
 
     sigma(2 half) - 1/2 = alpha 2 radius. Half is convex in the radius: where radii differ, the sum of both halves is enough.
     """
@@ -137,7 +137,7 @@ def _uncertain(state: State, i: int, j: int) -> bool:
 
 
 @inner
-def _block(state: State, features: Floats, rows: Ints, count: int, start: int, sorted_: int, most: float) -> tuple[int, int]:
+def _block(state: State, features: Floats, rows: Ints, count: int, start: int, ordered: int, most: float) -> tuple[int, int]:
     """The last rank of the block from ``start`` on, which no uncertain pair crosses, and how many documents are sorted by then.
 
     Rank r is ``order[count - 1 - r]``; documents are sorted only as far as the block may reach.
@@ -145,12 +145,12 @@ def _block(state: State, features: Floats, rows: Ints, count: int, start: int, s
     score, half, order, bottom = state.work.score, state.work.other, state.work.kept, count - 1
     end, rank = start, start
     while rank <= end:
-        other = min(sorted_, end + 1)
+        other = min(ordered, end + 1)
         while other < count:
-            if other == sorted_:
-                item = take_best(score, order, count - sorted_)
+            if other == ordered:
+                item = take_best(score, order, count - ordered)
                 _picture(state, features, rows[item], item)
-                sorted_ += 1
+                ordered += 1
             i, j = order[bottom - rank], order[bottom - other]
             least = score[i] - half[i]
             if least > score[j] + most:
@@ -159,7 +159,7 @@ def _block(state: State, features: Floats, rows: Ints, count: int, start: int, s
                 end = other
             other += 1
         rank += 1
-    return end, sorted_
+    return end, ordered
 
 
 @hot
@@ -172,11 +172,11 @@ def choose(
     if explore < 1 and rng.random() >= explore:
         best(work.score, count, size, chosen, work)
         return EXPLOITED, 0.0
-    order, start, sorted_ = work.kept, 0, 0
+    order, start, ordered = work.kept, 0, 0
     most = _survey(state, features, rows, count)
     unordered(work.score, count, order)
     while start < size:
-        end, sorted_ = _block(state, features, rows, count, start, sorted_, most)
+        end, ordered = _block(state, features, rows, count, start, ordered, most)
         for k in range(start, min(end + 1, size)):
             other = k + int(rng.random() * (end + 1 - k))
             item = order[bottom - other]
@@ -216,7 +216,7 @@ class PairRank(DocumentRanker):
         features: a catalogue whose items queries name, or None: queries bring their documents' features.
         positions: K, the most documents that a slate shows.
         rounds: how many queries are planned; nothing depends on it.
-        seed: of all its random choices.
+        seed: the seed of all its random choices.
         dim: where there is no catalogue, how many features a document has.
         context: how many numbers describe a query or its visitor; 0 for none.
         interactions: as :class:`recurrank.Anchored` has them.

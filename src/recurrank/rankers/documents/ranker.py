@@ -116,7 +116,7 @@ class DocumentRanker(RequestRanker):
             context: of the query or the visitor, where the ranker was made with one.
             segment: has no effect.
             exclude: documents that must not be shown.
-            pin: what must stand at which position, counted from 0.
+            pin: the document that must be shown at each of these positions, counted from 0.
             positions: how many positions to fill, at most the ranker's.
             explore: how often to explore, from 0 to 1; other slates are in the best-known order and not learned from.
             propensity: has no effect: these algorithms do not compute it.

@@ -64,7 +64,7 @@ def strata_per_segment(positions: int) -> int:
 
 
 class Estimate(NamedTuple):
-    """Theta, its information and the scales, as the answers say."""
+    """Theta, its information and the scales, estimated from the answers."""
 
     theta: Floats  # (D,)
     information: Floats  # (D, D) J

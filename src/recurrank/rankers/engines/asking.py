@@ -153,7 +153,7 @@ def served(state: State, slate: Buffer) -> None:
 
 @hot
 def drop(state: State, slate: Buffer) -> None:
-    """The reverse, for a slate whose answer will not come."""
+    """The reverse of :func:`served`, for a slate whose answer will not come."""
     for i in range(len(slate.marks)):
         if slate.marks[i, 0] < 0:
             break
@@ -164,7 +164,7 @@ def drop(state: State, slate: Buffer) -> None:
 
 @hot
 def recall(state: State, before: Floats) -> None:
-    """How many answers were still to be requested in each block."""
+    """Remember how many answers were still to be requested in each block."""
     for b in range(len(state.open)):
         before[b] = state.open[b]
 

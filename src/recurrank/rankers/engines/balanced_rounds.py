@@ -46,7 +46,7 @@ class State(NamedTuple):
 
 @hot
 def rank(state: State, rng: np.random.Generator, slate: Buffer) -> None:
-    """At most one item per block out of order, at its top; the leaders in order below it."""
+    """Show at most one item per block out of order, at its top, and the leaders in order below it."""
     marks, marked = slate.marks, 0
     for b in range(state.block.shape[0]):
         k, stop = state.block[b, FIRST], state.block[b, FIRST] + state.block[b, WIDTH]
@@ -82,7 +82,7 @@ def _choose(state: State, rng: np.random.Generator, b: int) -> tuple[int, int, f
 
 @hot
 def recall(state: State, before: Floats) -> None:
-    """Both accounts of each block."""
+    """Remember both accounts of each block."""
     for b in range(len(state.account)):
         before[2 * b], before[2 * b + 1] = state.account[b, 0], state.account[b, 1]
 

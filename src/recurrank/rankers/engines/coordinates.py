@@ -1,4 +1,4 @@
-"""Coordinates in which an optimal design has unit moments, and what becomes of data when they change.
+"""Coordinates in which an optimal design has unit moments, and how data are kept when these change.
 
 With sum pi(x) x x' = I, attractions of at most 1 mean |theta|^2 = sum pi(x) <x, theta>^2 <= 1, and |x|^2 <= r (1 + tolerance).
 """

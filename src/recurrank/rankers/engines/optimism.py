@@ -127,12 +127,12 @@ def narrow(beliefs: Beliefs, bar: float) -> None:
     if math.isinf(bar):
         return
     for _ in range(40):
-        reach[BELOW], many = bar - reach[MARGIN], 0
+        reach[BELOW], count = bar - reach[MARGIN], 0
         for item in range(items):
-            many += most(beliefs, item, reach[UNTIL]) >= reach[BELOW] and beliefs.inside[item] == AWAY
-        if many > 6 * size + items // 4 and reach[MARGIN] > 1e-9:
+            count += most(beliefs, item, reach[UNTIL]) >= reach[BELOW] and beliefs.inside[item] == AWAY
+        if count > 6 * size + items // 4 and reach[MARGIN] > 1e-9:
             reach[MARGIN] /= 2
-        elif many + row < size and reach[MARGIN] < 1.0:
+        elif count + row < size and reach[MARGIN] < 1.0:
             reach[MARGIN] *= 4
         else:
             return

@@ -112,8 +112,8 @@ def _leaders_first(
 
 def farthest(features: Floats, items: Any, matrix: Floats) -> tuple[int, float]:
     """The index of the item x of largest (x - y)' matrix (x - y), y being the first item; and the root of that."""
-    found: tuple[int, float] = _farthest(features, items, upper_root(matrix), *room(features, 2))
-    return found
+    result: tuple[int, float] = _farthest(features, items, upper_root(matrix), *room(features, 2))
+    return result
 
 
 @sweep
