@@ -33,7 +33,7 @@ RIDGE = 1e-6
 
 
 class Prior(NamedTuple):
-    """Moments and sums of a regression of attraction on the features, as if a number of answers had been seen.
+    """Moments and sums of a regression of attraction on the features, as if so many answers had been seen.
 
     >>> import numpy as np
     >>> prior = Prior.of(np.eye(3), [0.9, 0.5, 0.1], answers=300)
