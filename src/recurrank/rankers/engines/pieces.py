@@ -14,7 +14,7 @@ from recurrank._arrays import Bools, Floats, Ints
 from recurrank._compiled import inner, sweep
 
 PIECE = 256
-"""Items of a large set that are looked at together: their features and one product fit the fastest cache."""
+"""Number of items of a large set that are read together: their features and one product fit the fastest cache."""
 
 
 @inner

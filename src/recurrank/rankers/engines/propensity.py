@@ -21,7 +21,7 @@ from recurrank._compiled import hot, inner
 
 UNKNOWN = float("nan")
 SAME, ROUNDED = 1e-6, 2e-3
-"""Relative differences that are rounding: of joint probabilities, and of marginal ones, which are half precision in logs."""
+"""Relative differences up to these are rounding: of joint probabilities, and of marginal ones (half precision in logs)."""
 FIRST, WIDTH = 1, 2
 """Columns of ``state.block``: a block's first position and how many it has."""
 

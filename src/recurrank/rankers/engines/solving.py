@@ -1,5 +1,5 @@
-"""Solving with information matrices, even those that rounding makes singular: the ridge is lost in it when features have very
-different sizes.
+"""Solving with information matrices, even those that rounding makes singular: the ridge is lost to rounding when features
+have very different sizes.
 """
 
 from __future__ import annotations
