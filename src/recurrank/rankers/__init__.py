@@ -54,7 +54,7 @@ __all__ += [kind.__name__ for kind in registered().values()]
 
 
 DEFAULT = "balanced"
-"""The algorithm wherever none is named."""
+"""The algorithm that is used when none is named."""
 
 
 Ranks = Literal["catalogue", "requests", "queries"]
@@ -62,7 +62,7 @@ Ranks = Literal["catalogue", "requests", "queries"]
 
 
 def kinds(ranks: Ranks | None = None) -> dict[str, type[Ranker]]:
-    """Every algorithm by its name, or those that rank this: your own, too, by being registered.
+    """All algorithms by name, or only those that rank ``ranks``; registered algorithms of your own are included.
 
     >>> "pdgd" in kinds(), "pdgd" in kinds("catalogue"), "anchored" in kinds("queries")
     (True, False, True)
@@ -80,7 +80,7 @@ def kinds(ranks: Ranks | None = None) -> dict[str, type[Ranker]]:
 
 
 def names(ranks: Ranks | None = "catalogue", *, served: bool = False) -> list[str]:
-    """The registry names of the algorithms that rank this, and that a service can use if ``served``; of all for None.
+    """The registry names of the algorithms that rank ``ranks`` (None: all); ``served`` keeps those that a service can use.
 
     >>> "oracle" in names(), "oracle" in names(served=True)
     (True, False)
@@ -107,7 +107,7 @@ def make(
         features: the items; a ranker of requests or queries may have the option ``dim`` instead.
         positions: K.
         rounds: T.
-        seed: of its random choices.
+        seed: the seed of its random choices.
         told: the truth about the problem, as a simulation knows it, for the options of yardsticks that need it.
         options: the algorithm's own; ``recurrank rankers`` lists them.
 
@@ -122,15 +122,15 @@ def make(
     if not isinstance(name, str) or name not in everything:
         raise ValueError(f"ranker: {name!r} is unknown; choose from {', '.join(names())}")
     kind: Any = everything[name]
-    known = kind.declared()
-    if features is None and "dim" not in known:
+    declared = kind.declared()
+    if features is None and "dim" not in declared:
         raise ValueError(f"features: missing; {name} ranks a catalogue, give a matrix with one row per item")
-    given = {**{option: truth for option, truth in (told or {}).items() if option in known and known[option].told}, **options}
-    for option in given:
-        if option not in known:
-            raise ValueError(f"{name}: {option!r} is not one of its options; it takes {', '.join(known) or 'none'}")
-    for option, what in known.items():
-        if what.default is REQUIRED and option not in given:
-            raise ValueError(f"{option}: {name} needs it; give {what.wanted}")
-    made: Ranker = kind(features, positions=positions, rounds=rounds, seed=seed, **given)
-    return made
+    truths = {option: truth for option, truth in (told or {}).items() if option in declared and declared[option].told}
+    for option in (given := {**truths, **options}):
+        if option not in declared:
+            raise ValueError(f"{name}: {option!r} is not one of its options; it takes {', '.join(declared) or 'none'}")
+    for option, declaration in declared.items():
+        if declaration.default is REQUIRED and option not in given:
+            raise ValueError(f"{option}: {name} needs it; give {declaration.wanted}")
+    ranker: Ranker = kind(features, positions=positions, rounds=rounds, seed=seed, **given)
+    return ranker

@@ -16,7 +16,7 @@ A request:
         else: show the K best by a sample of theta's posterior
     else: show the order
 
-When answers have grown by 4 % (at least 8, at most 2,000), theta, scales and the samples of the coming rounds are made anew
+When answers have grown by 4 % (at least 8, at most 10,000), theta, scales and the samples of the coming rounds are recomputed
 (``engines/anchoring.py`` has the formulas).
 
 | here                           | code                                            |
@@ -75,17 +75,17 @@ from recurrank.rankers.request_ranker import LARGE, ContextSize, Dim, Interactio
 from recurrank.rankers.states import finite, flatten, unflatten
 
 SAMPLES, FEW_SAMPLES = 32, 16
-"""Drawn at each estimate for the rounds until the next one; the fewer where a catalogue is large."""
+"""Samples drawn at each estimate, for the rounds until the next one; FEW_SAMPLES for a large catalogue."""
 GROW, LEAST, MOST = 0.04, 8, 10_000
-"""Answers until the next estimate: this share more, and within these limits."""
+"""Answers until the next estimate: the share GROW of those so far, at least LEAST and at most MOST."""
 RESUMED = 64
-"""Of the answers before a change of mode, so many count towards the next estimate."""
+"""How many of the answers before a change of mode count towards the next estimate."""
 LARGE_GROW = 0.25
-"""A large catalogue is read at every estimate, which waits for this share more answers."""
+"""The same share for a large catalogue, all of which is read at every estimate."""
 KEEP, KEPT_NUMBERS, RELINEARISE = 4096, 1 << 23, 64
-"""A logistic ranker keeps its first answers, so many (or numbers), and linearises them anew at 64, 96, 144, ... of them."""
+"""A logistic ranker keeps up to so many first answers (or numbers) and linearises them anew at 64, 96, 144, ... of them."""
 REMEMBERED = 64 << 20
-"""Bytes of scores of a catalogue's items that are remembered for requests that name items."""
+"""Most bytes of a catalogue's scores to remember, for requests that name items."""
 SEGMENTS = 256
 """The most segments that requests may name."""
 
@@ -97,7 +97,7 @@ class Anchored(RequestRanker):
         features: a catalogue (or a matrix, one row per item) whose items requests name; or None: requests bring features.
         positions: K, the most items that a slate shows.
         rounds: T, how many rounds are planned; nothing depends on it yet.
-        seed: of all its random choices.
+        seed: the seed of all its random choices.
         dim: where there is no catalogue, how many features a candidate has.
         context: how many numbers describe a visitor; 0 for none.
         interactions: ``"none"``: item and context are features side by side; ``"outer"``: their products, too.
@@ -157,14 +157,14 @@ class Anchored(RequestRanker):
         self.link, self.discount = self.record(link=link, discount=discount)
         self.intercept, self.ridge = self.record(intercept=intercept, ridge=ridge)
         self.state = self._empty()
-        self._since = 0  # the answer that its estimates became frequent at, again
-        self._ranked_by: Floats | None = None  # the vectors of the coming rounds, once a request has asked for them
+        self._since = 0  # the number of answers from which estimates became frequent again
+        self._ranked_by: Floats | None = None  # the vectors of the coming rounds, once a request needs them
         self._recall: Recall | None = None
         self._room: Room | None = None
         self._strata = Strata.of(self.positions, 1)
         self._estimated = Estimate.none(len(self.state.theta), self.ridge, len(self.state.scale))
         self._sample()
-        _ = self.identity  # of the items that it began with
+        _ = self.identity  # computed now, from the initial items
 
     def _empty(self) -> State:
         k, d = self.positions, self.width
@@ -221,7 +221,7 @@ class Anchored(RequestRanker):
         return Choice(chosen, done, marginal, joint), paid, cost
 
     def _recalled(self, features: Floats, vectors: Floats) -> Recall:
-        """What is known of these items' scores; nothing, where they are not the catalogue's."""
+        """The remembered scores of these items; ``NOTHING`` if they are not the catalogue's."""
         if features is not self.catalogue.features:
             return NOTHING
         if self._recall is None or self._recall.features is not features:
@@ -260,7 +260,7 @@ class Anchored(RequestRanker):
         state.theta[:], state.scale[:] = found.theta, found.scales
 
     def _sample(self) -> None:
-        """Samples for the coming rounds, what positions are worth, and the items that matter."""
+        """Draw samples for the coming rounds; update what positions are worth, and the shortlist."""
         state, found = self.state, self._estimated
         count = FEW_SAMPLES if len(self.catalogue) > LARGE and not self.context else SAMPLES
         drawn = self.rng.standard_normal((count, len(state.theta)))
@@ -292,12 +292,12 @@ class Anchored(RequestRanker):
         return super()._as_segment(segment)
 
     def index_of(self, segment: str | None) -> int:
-        """The number of a segment; strata for it, if it is a new one."""
+        """The index of a segment; a new one gets its strata."""
         if segment not in self.segments:
             self.segments[segment] = len(self.segments)
-            state, one = self.state, strata_per_segment(self.positions)
+            state, added = self.state, strata_per_segment(self.positions)
             grown: dict[str, Any] = {
-                name: np.concatenate([old, np.full((one, *old.shape[1:]), fill)])
+                name: np.concatenate([old, np.full((added, *old.shape[1:]), fill)])
                 for name, old, fill in (("moments", state.moments, 0.0), ("sums", state.sums, 0.0), ("scale", state.scale, 1.0))
             }
             self.state = state._replace(**grown)
@@ -305,7 +305,7 @@ class Anchored(RequestRanker):
         return self.segments[segment]
 
     def knowledge(self) -> Knowledge:
-        """Coefficients with intervals, examination by segment and position, the guard; leaders, where there is a catalogue."""
+        """Coefficients with intervals, examination by segment and position, the guard; with a catalogue, its leaders."""
         found, state = self._estimated, self.state
         width = 2 * np.linalg.norm(spread(found.information), axis=0)  # the diagonal of R'R
         coefficients = [
@@ -316,8 +316,8 @@ class Anchored(RequestRanker):
         if len(state.short) >= self.positions:
             leaders = state.menu.order.tolist()
         examination = [
-            Examination(segment, k, self._seen(place, k, 0), self._seen(place, k, 1))
-            for segment, place in self.segments.items()
+            Examination(segment, k, self._seen(index, k, 0), self._seen(index, k, 1))
+            for segment, index in self.segments.items()
             for k in range(self.positions)
         ]
         guard = float(found.inflation[0]), float(found.inflation[1])
@@ -327,9 +327,9 @@ class Anchored(RequestRanker):
         """The scales of some strata, weighted by how much was seen of them."""
         strata, state = self._strata, self.state
         of_segment = np.arange(len(strata.position)) // strata_per_segment(self.positions) == segment
-        some = of_segment & (strata.position == position) & (strata.clicked == clicked)
-        weight = state.moments[some].trace(axis1=1, axis2=2)
-        return float(state.scale[some] @ weight / weight.sum()) if weight.sum() > 0 else None
+        selected = of_segment & (strata.position == position) & (strata.clicked == clicked)
+        weight = state.moments[selected].trace(axis1=1, axis2=2)
+        return float(state.scale[selected] @ weight / weight.sum()) if weight.sum() > 0 else None
 
     def pack(self) -> tuple[dict[str, Any], dict[str, np.ndarray[Any, Any]]]:
         found = self._estimated
@@ -339,7 +339,7 @@ class Anchored(RequestRanker):
         return values | ({"since": self._since} if self._since else {}), arrays
 
     def unpack(self, values: dict[str, Any], arrays: dict[str, np.ndarray[Any, Any]]) -> None:
-        self.segments = {segment: place for place, segment in enumerate(values["segments"])}
+        self.segments = {segment: index for index, segment in enumerate(values["segments"])}
         self._strata = Strata.of(self.positions, len(self.segments))
         self.state = finite(unflatten(self.state, self.from_catalogue, arrays))
         self._estimated = Estimate(*(arrays[f"estimate.{name}"] for name in Estimate._fields))
@@ -348,10 +348,10 @@ class Anchored(RequestRanker):
         self.due, self._since = values["due"], values.get("since", 0)
 
     def copy(self, seed: Seed = None, *, into: Self | None = None) -> Self:
-        known = (None, None, None) if into is None else (into._ranked_by, into._recall, into._room)
+        reused = (None, None, None) if into is None else (into._ranked_by, into._recall, into._room)
         other = super().copy(seed, into=into)
         other._since = self._since
-        other._ranked_by, other._recall, other._room = known
+        other._ranked_by, other._recall, other._room = reused
         if other._ranked_by is not None and not np.array_equal(other._ranked_by, self._vectors()):
             other._ranked_by = None
         return other

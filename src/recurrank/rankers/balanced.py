@@ -2,7 +2,7 @@
 
 Under Assumption 1 the examination of a position depends on the *set* of items above it. So all clicks at position k under one
 set above are linear in the features, with parameter chi theta for one unknown chi. RecurRank uses them a phase at a time;
-here a block keeps them for as long as the set above it stands, which is for ever: blocks only ever split, and all but the last
+here a block keeps them while the set above it stays the same, which is always: blocks only ever split, and all but the last
 one have as many items as positions.
 
 A round, for each block, of m positions from k on:
@@ -12,8 +12,8 @@ A round, for each block, of m positions from k on:
                      account. The item that the two orders disagree about most is shown at k if the account covers its cost.
 
 When the answers have grown by 1 % (by a quarter while a block has thousands of items), everything is estimated anew, and the
-samples of the coming rounds are drawn: so a round is a choice from tables. When they have grown by 10 %, blocks are certified:
-x is better than y if one data set alone says so by beta widths of x - y, which no unknown chi can spoil. An item with m better
+samples of the coming rounds are drawn: a round only reads tables. When they have grown by 10 %, blocks are certified:
+x is better than y if one data set alone says so by beta widths of x - y, which holds for every chi. An item with m better
 ones is dropped, and a block is cut where every item above the cut is better than every item below.
 
 | here                           | code                                                                   |
@@ -22,7 +22,7 @@ ones is dropped, and a block is cut where every item above the cut is better tha
 | V_i, b_i of a block            | ``State.moments``, ``State.sums``, weighted by 1 / variance of a click |
 | theta, scales s_i, information | ``engines/profiling.py``                                               |
 | W_k, what a position is worth  | ``_weights``                                                           |
-| samples, gains and costs       | ``State.first``; ``State.asked``, ``gain``, ``cost``; filled by look   |
+| samples, gains and costs       | ``State.first``; ``State.asked``, ``gain``, ``cost``, from ``look``    |
 | account                        | ``State.account``                                                      |
 | certificates                   | ``_certify``, ``engines/certificates.py``                              |
 | a round                        | ``engines/balanced_rounds.py``                                         |
@@ -70,13 +70,13 @@ from recurrank.rankers.states import flatten
 from recurrank.rankers.stock import Stock
 
 SAMPLES = 64
-"""Drawn at a time, for all rounds until the next estimate."""
+"""Samples drawn at each estimate, for all rounds until the next one."""
 GROW, LEAST = 0.01, 32
-"""Answers until the next estimate: this share more, and at least so many."""
+"""Answers until the next estimate: the share GROW of those so far, and at least LEAST."""
 LARGE, LARGE_SAMPLES, LARGE_GROW = 1024, 32, 0.25
-"""While a block has more items than this, an estimate reads all of them: it draws fewer samples, and waits for more answers."""
+"""A block with more items is large: an estimate reads them all, so it draws fewer samples and waits for more answers."""
 ANY_SIZE = 1 << 62
-"""No block is large: as it was in version 0.1.0."""
+"""Makes no block large, as in version 0.1.0."""
 CERTIFY = 1.1
 """Blocks are certified when the answers have grown by this factor."""
 NARROW, WIDE = 1.0, (1.0, 2.0)
@@ -132,14 +132,14 @@ class Balanced(Restocking):
         self.confidence, self.delta = self.record(confidence=confidence, delta=delta)
         self._believed = self.record_prior(prior)
         order = self.alive.astype(np.int32)
-        some = None if len(order) == len(self.catalogue.features) else order
-        self._coordinates = Coordinates.of(self.catalogue.features, some, self.catalogue.scales, pivots_by(self.rules))
+        members = None if len(order) == len(self.catalogue.features) else order
+        self._coordinates = Coordinates.of(self.catalogue.features, members, self.catalogue.scales, pivots_by(self.rules))
         order = order[self.rng.permutation(len(order))]
-        known = np.isin(order, self._coordinates.support)  # a first slate of items that differ much cannot be all bad
-        others = order[~known]
+        in_support = np.isin(order, self._coordinates.support)  # a first slate of items that differ much cannot be all bad
+        others = order[~in_support]
         if len(order) > self.large:
             others.sort()  # read in the order of memory
-        order = np.concatenate([order[known], others])
+        order = np.concatenate([order[in_support], others])
         self.blocks = [Block(self._key(0, order[:0]), 0, self.positions, order)]
         self.state = self._empty(self._coordinates.points(self.catalogue.features))
         self._tables(*self._estimate(), 1 / np.arange(1.0, self.positions + 1))
@@ -184,7 +184,7 @@ class Balanced(Restocking):
 
     @one_thread()
     def begin_with(self, stock: Stock) -> None:
-        """All items compete for all positions again, by what the clicks at position 1 say, and are certified anew at once.
+        """Let all items compete for all positions again, judged by the clicks at position 1, and certify them at once.
 
         Nothing stands above position 1: its data hold whatever else is shown. Answers to earlier slates are not learned from,
         unless their marks are :meth:`carried`.
@@ -197,10 +197,10 @@ class Balanced(Restocking):
         weight = np.zeros(len(stock.features))  # nothing is learned from an item that is gone
         weight[stock.alive] = 4.0
         weight[same] = state.weight[same]
-        known = np.concatenate([block.items for block in self.blocks])
-        items = np.concatenate([known[np.isin(known, same)], np.setdiff1d(stock.alive, known[np.isin(known, same)])])
+        kept = np.concatenate([block.items[np.isin(block.items, same)] for block in self.blocks])
+        items = np.concatenate([kept, np.setdiff1d(stock.alive, kept)])
         self.catalogue = stock
-        self.blocks = [Block(self._key(0, known[:0]), 0, self.positions, items.astype(np.int32))]
+        self.blocks = [Block(self._key(0, kept[:0]), 0, self.positions, items.astype(np.int32))]
         self.state = state._replace(
             features=self._coordinates.points(stock.features),
             block=np.array([[self.blocks[0].key, 0, self.positions, 0]]),
@@ -219,10 +219,10 @@ class Balanced(Restocking):
         return np.where(first[:, None] & [True, False], self._key(0, np.empty(0, np.int32)), marks)
 
     def _key(self, first: int, above: NDArray[np.int32]) -> int:
-        """What slates call a data set: a digest of its position and of the set of items above it, and of all items."""
+        """The key of a data set in slates: a digest of its position, of the set of items above it, and of all items."""
         among = f"{self.catalogue.fingerprint}/" if self.restocked else ""
-        what = f"{among}{first}:".encode() + np.sort(above).astype("<i4").tobytes()
-        return int.from_bytes(hashlib.blake2b(what, digest_size=8).digest(), "big") >> 1
+        content = f"{among}{first}:".encode() + np.sort(above).astype("<i4").tobytes()
+        return int.from_bytes(hashlib.blake2b(content, digest_size=8).digest(), "big") >> 1
 
     def follow(self, rules: int) -> None:
         super().follow(rules)
@@ -237,11 +237,11 @@ class Balanced(Restocking):
         return LEAST if self._believed is None or answers >= 2 * LEAST else LEAST // 4
 
     def _large(self) -> bool:
-        """Whether a block has so many items that reading them is what an estimate costs."""
+        """Whether a block has so many items that reading them dominates the cost of an estimate."""
         return any(block.size > self.large for block in self.blocks)
 
     def _estimate(self) -> tuple[Floats, Floats]:
-        """Theta from all data sets together and from the prior, and the information left when the scales are profiled out."""
+        """Theta from all data sets and the prior, and the information that is left when the scales are profiled out."""
         theta, left, self._scales = profiled(self.state.moments, self.state.sums)
         if self._believed is None:
             return theta, left
@@ -268,31 +268,31 @@ class Balanced(Restocking):
         narrow = theta[:, None] + NARROW * (spread @ narrow)
         wide = theta[:, None] + np.resize(WIDE, samples) * (spread @ wide)
         state = self.state
-        block, leaders = np.zeros((count, 4), np.int64), np.zeros(self.positions, np.int64)
+        table, leaders = np.zeros((count, 4), np.int64), np.zeros(self.positions, np.int64)
         first, asked = np.zeros((count, samples), np.int64), np.full((count, samples + 1), -1)
         gain, cost = np.zeros((count, samples + 1)), np.zeros((count, samples + 1))
         rows = {int(key): row for row, key in enumerate(state.key)}
-        for b, one in enumerate(self.blocks):
-            large = one.size > self.large
+        for b, block in enumerate(self.blocks):
+            large = block.size > self.large
             if not large:
-                items = one.items[candidates(state.features, one.items, theta, spread, max(WIDE) * radius, one.width)]
+                items = block.items[candidates(state.features, block.items, theta, spread, max(WIDE) * radius, block.width)]
             elif ordered:
-                items = one.items
+                items = block.items
             else:
-                items = leaders_first(state.features, one.items, theta, one.width)
-            leaders[one.first : one.first + one.width] = items[: one.width]
-            row = rows.get(one.key, -1) if len(one.items) > 1 else -1
-            block[b] = (one.key, one.first, one.width, row)
+                items = leaders_first(state.features, block.items, theta, block.width)
+            leaders[block.first : block.first + block.width] = items[: block.width]
+            row = rows.get(block.key, -1) if len(block.items) > 1 else -1
+            table[b] = (block.key, block.first, block.width, row)
             if row < 0:
                 continue
-            own = worth[one.first : one.first + one.width]
+            own = worth[block.first : block.first + block.width]
             look(state.features, items, not large, own, theta, narrow, wide, first[b], asked[b], gain[b], cost[b])
-            self._insure(one, row, own, theta, ordered, asked[b], gain[b], cost[b])
+            self._insure(block, row, own, theta, ordered, asked[b], gain[b], cost[b])
             if self.confidence == "tuned" and state.clock[ANSWERS] > 100:
                 # of a large block, those that may be shown first before the next estimate
                 varied = np.unique(np.append(first[b], asked[b][asked[b] >= 0])) if large else items
                 self._vary(varied, theta, spread, self._scales[row] or 1.0)
-        self.state = state._replace(block=block, leaders=leaders, first=first, asked=asked, gain=gain, cost=cost)
+        self.state = state._replace(block=table, leaders=leaders, first=first, asked=asked, gain=gain, cost=cost)
 
     def _sample(self, dim: int, samples: int, radius: float) -> Floats:
         """Standard normal columns, cut off at the radius."""
@@ -303,18 +303,18 @@ class Balanced(Restocking):
     def _insure(
         self, block: Block, row: int, worth: Floats, theta: Floats, fresh: bool, asked: Ints, gain: Floats, cost: Floats
     ) -> None:  # fmt: skip
-        """The item that is least known against the leader, and the worst that not knowing it may cost a round."""
+        """The item whose difference from the leader is least certain, and the most that this may cost per round."""
         inverse, _, beta = self._single(row)
         if block.size <= self.large:
             apart = self.state.features[block.items] - self.state.features[block.items[0]]
             widths = np.sqrt(np.maximum(((apart @ inverse) * apart).sum(axis=1), 0.0))
-            place = int(np.argmax(widths))
-            least, width = int(block.items[place]), float(widths[place])
+            index = int(np.argmax(widths))
+            least, width = int(block.items[index]), float(widths[index])
         elif fresh and block.least is not None:
             least, width = block.least
         else:
-            place, width = farthest(self.state.features, block.items, inverse)
-            least = int(block.items[place])
+            index, width = farthest(self.state.features, block.items, inverse)
+            least = int(block.items[index])
         asked[-1] = least if width > 0 else -1
         gain[-1] = worth.sum() * min(1.0, 2 * beta * width)
         scores = self.state.features[[block.items[0], least]] @ theta
@@ -356,7 +356,7 @@ class Balanced(Restocking):
         self._carry()
 
     def _carry(self) -> None:
-        """Data sets and accounts for the blocks as they are now: a data set goes on while the set above it stands."""
+        """Carry data sets and accounts over to the present blocks: a data set lasts while the set above it is the same."""
         state = self.state
         rows = {int(key): row for row, key in enumerate(state.key)}
         old = {int(key): b for b, key in enumerate(state.block[:, KEY])}

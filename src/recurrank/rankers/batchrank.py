@@ -62,7 +62,7 @@ def rank(state: State, rng: np.random.Generator, slate: Buffer) -> None:
 
 @hot
 def propensity(state: State, before: Floats, slate: Buffer, marginal: Floats) -> float:
-    """Of n items those p shown least come first, then random others, up to the width m; all of them at random positions."""
+    """A batch of n items shows the p shown least, then random others up to its width m, all at random positions."""
     joint = 1.0
     for b in range(len(state.batch)):
         first, width, start = state.batch[b, FIRST], state.batch[b, WIDTH], state.batch[b, START]

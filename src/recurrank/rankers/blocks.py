@@ -15,7 +15,7 @@ from recurrank._arrays import Floats, Ints
 class Block:
     """One call of Algorithm 1: a run of neighbouring positions, and the items that compete for them.
 
-    Of the order of its items, Algorithm 1 uses the first m places and no others: so that is what is kept of it.
+    Algorithm 1 uses only the first m items in order, so the order of the others is not kept.
 
     Attributes:
         id: its number, in the order of opening.
@@ -23,11 +23,11 @@ class Block:
         phase: ell.
         first: its first position, counted from 0.
         width: m, how many positions it has.
-        leaders: the m items that are best as far as is known, in order, as places in the catalogue.
-        members: all items, by their place; None stands for the whole catalogue.
+        leaders: the indices of the m items that seem best, in order.
+        members: the indices of all items, sorted; None stands for the whole catalogue.
         size: how many items.
         explored: the items that it tries at its first position.
-        visits: T(a), how many answers it wants of each of these.
+        visits: T(a), how many answers it needs for each of these.
         parent: the id of the block it came from, -1 for the first.
         opened: how many slates had been served when it opened.
         progress: the share of the wanted answers that have come, from 0 to 1; 1 when it explores nothing.
@@ -50,7 +50,7 @@ class Block:
 
     @property
     def items(self) -> NDArray[np.int32]:
-        """All items: the leaders in order, then the others by their place."""
+        """All items: the leaders in order, then the others by index."""
         members = np.arange(self.size, dtype=np.int32) if self.members is None else self.members
         others = members[~np.isin(members, self.leaders)]
         return np.concatenate([self.leaders.astype(np.int32), others])
@@ -63,7 +63,7 @@ class Block:
 
 @dataclass(frozen=True)
 class ClosedBlock:
-    """What is remembered of a finished block: enough to draw the paper's Figure 1 and to check its lemmas."""
+    """A finished block: enough of it to draw the paper's Figure 1 and to check its lemmas."""
 
     id: int
     phase: int
@@ -79,7 +79,7 @@ class ClosedBlock:
 BLOCK_VALUES = ("id", "key", "phase", "first", "width", "size", "parent", "opened")
 BLOCK_ARRAYS = ("leaders", "explored", "visits")
 CLOSED_VALUES = ("id", "phase", "first", "width", "items", "parent", "opened", "closed")
-"""What is saved of blocks besides their members."""
+"""Fields that are saved of blocks, besides their members."""
 
 
 def packed(members: NDArray[np.int32] | None, catalogue: int) -> np.ndarray[Any, Any]:
@@ -94,7 +94,7 @@ def packed(members: NDArray[np.int32] | None, catalogue: int) -> np.ndarray[Any,
 
 
 def unpacked(saved: np.ndarray[Any, Any], catalogue: int) -> NDArray[np.int32] | None:
-    """What was packed."""
+    """The members from what :func:`packed` returned."""
     if saved.dtype != np.uint8:
         return saved
     return np.flatnonzero(np.unpackbits(saved, count=catalogue)).astype(np.int32) if len(saved) else None

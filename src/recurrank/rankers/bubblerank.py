@@ -13,7 +13,7 @@
 
 Every round pairs up neighbours of the base list, from the first or from the second position in turn. A pair whose order is not
 certain is shown in random order; a click on one of the two and not on the other counts for it. Where a lower item is certainly
-better, the two change places for good. So a slate is never further from the base list than one exchange of neighbours.
+better, the two are exchanged for good. So a slate is never further from the base list than one exchange of neighbours.
 
 Guarantee: regret O(K (K + |V_0|) log(T) / Delta) for K items on K positions, V_0 being the pairs in the wrong order in R_0,
 under every click model in which examination depends on the position and on what is above (cascade, position-based).
@@ -50,7 +50,7 @@ Initial = Annotated[
 
 class State(NamedTuple):
     base: Ints  # (L,) the base list, then all other items
-    place: Ints  # (L,) where an item stands in it
+    place: Ints  # (L,) an item's index in it
     row: Ints  # (L,) of the items that have been on the base list, their row in the next two; else L
     wins: NDArray[np.int32]  # (R, L) s of the row's item against every other
     counts: NDArray[np.int32]  # (R, L) n
@@ -90,7 +90,7 @@ def _compare(state: State, size: int, i: int, j: int, difference: int) -> None:
 
 @inner
 def _exchange(state: State, a: int, b: int) -> None:
-    """Exchange the items at two places of the base list."""
+    """Exchange the items at indices a and b of the base list."""
     base, place = state.base, state.place
     base[a], base[b] = base[b], base[a]
     place[base[a]], place[base[b]] = a, b
@@ -138,7 +138,7 @@ def learn(state: State, slate: Buffer, clicks: Bools) -> bool:
 
 @inner
 def _enter(state: State, size: int, shown: int, other: int) -> bool:
-    """An item from outside that certainly beats the last of the list takes its place; True when no row is left for the next."""
+    """An outside item that certainly beats the last of the list replaces it; True when no row is left for the next one."""
     inside, outside = (shown, other) if state.place[shown] < state.place[other] else (other, shown)
     if state.place[inside] != size - 1 or state.place[outside] < size or not _beats(state, outside, inside):
         return False

@@ -9,8 +9,8 @@
 | gamma_k, the position discounts                 | ``discounts``, by default all 1             |
 | O_t                                             | the first click; items down to it are observed |
 
-Guarantee: regret O(d sqrt(T K) log(T)) under the cascade model with linear attraction. Ties (at the truncation) go by
-item number.
+Guarantee: regret O(d sqrt(T K) log(T)) under the cascade model with linear attraction. Ties (at the truncation) go to
+the smaller item index.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from recurrank.rankers.options import Delta, Option
 from recurrank.rankers.ranker import Buffer, Items, Ranker, Seed, nothing_served, register
 
 DELTA = 1
-"""Where the numbers of the state have delta."""
+"""Index into ``State.numbers``."""
 
 Ridge = Annotated[float, Option("lambda", above=0)]
 Discounts = Annotated[

@@ -13,7 +13,7 @@
 | A_t                                     | the K items of largest X + c, in order                                |
 
 Items down to the first click are observed. CascadeDUCB lets every observation count less with each later round; CascadeSWUCB
-forgets all but the last tau - 1 rounds. Rounds are those that were answered. Guarantee: regret O(L sqrt(T U) log T) for U
+forgets all but the last tau - 1 rounds. Only answered rounds count. Guarantee: regret O(L sqrt(T U) log T) for U
 changes of attraction under the cascade model. They believe the cascade model and use no features.
 
 Discounted statistics are kept in units of the present: with u = gamma^-s, an observation of round s adds u to the weight, and
@@ -49,9 +49,9 @@ from recurrank.rankers.ranker import Buffer, Items, Ranker, Seed, register
 
 UNIT, ROUNDS, DISCOUNT, EXPLORATION = 0, 1, 2, 3
 LARGE = 2.0**400
-"""The unit at which all is divided by it."""
+"""When the unit exceeds this, everything is divided by it."""
 LONGEST = 10**6
-"""The longest window that is taken by itself, in rounds."""
+"""The longest default window, in rounds."""
 
 Exploration = Annotated[float, Option("epsilon, the width of the confidence", least=0)]
 Discount = Annotated[
@@ -188,7 +188,7 @@ def window_served(state: WindowState, slate: Buffer) -> None:
 def window_learn(state: WindowState, slate: Buffer, clicks: Bools) -> bool:
     at = state.answers[0] % len(state.ends)
     shown, before = state.shown[at], abs(state.ends[at])
-    for k in range(before):  # what is now tau - 1 rounds old is forgotten
+    for k in range(before):  # forget the round that is now tau - 1 rounds old
         observe(state.beliefs, shown[k], False)
         state.beliefs.seen[shown[k]] -= 2
         state.beliefs.clicks[shown[k]] -= k == before - 1 and state.ends[at] > 0

@@ -6,7 +6,7 @@
 | M_t = I + sigma^-2 sum x x'          | ``Regression.gram``                                         |
 | theta_bar = M^-1 B                   | ``Regression.theta``                                        |
 | U_t(e) = min(x'theta + c sqrt(x'M^-1x), 1) | ``measured`` before the minimum                       |
-| A_t                                  | the K items of largest U_t, ties by item number             |
+| A_t                                  | the K items of largest U_t, ties by item index              |
 | C_t                                  | the first click; items down to it are observed              |
 | c                                    | ``width``; by default sqrt(d log(1 + T K / d) + 2 log(T K)) + 1 |
 
@@ -30,7 +30,7 @@ margin; widths only shrink. Decisions look at candidates alone until the margin 
 
 *Bounds.* Widths only shrink, and so raw_t <= raw_r + <x, theta_t - theta_r>: most candidates need no more than that.
 
-*The truncation at 1* makes true ties: while K items reach 1, the shown ones are the first K of these by number.
+*The truncation at 1* makes true ties: while K items reach 1, the K of these with the smallest indices are shown.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ from recurrank.rankers.ranker import Buffer, Items, Ranker, Seed, register
 
 SLACK = 0.02
 GROWN = 1.01
-"""How much more data, as a factor, a ranker takes in from its copies before it looks for candidates again."""
+"""A ranker that learns from its copies looks for candidates again when its data have grown by this factor."""
 
 
 class State(NamedTuple):
@@ -81,7 +81,7 @@ class State(NamedTuple):
     scanned_factor: Floats  # (d, d) F of the last scan
     scanned_theta: Floats  # (d,)
     centre: Floats  # (d,) a typical shown item: scores are compared after its own drift is taken out
-    candidates: Ints  # (L,) the first CANDIDATES of these are in use, by item number
+    candidates: Ints  # (L,) the first CANDIDATES of these are in use, by item index
     raw: Floats  # (L,) raw scores of the candidates, in their order, or bounds on those that are not among the best
     distance: Floats  # (L,) at the last scan, |x - centre| in the norm of M^-1
     best: Ints  # (K,) what is shown
@@ -147,7 +147,7 @@ def learn(state: State, slate: Buffer, clicks: Bools) -> bool:
 
 @inner
 def _is_best(state: State, slate: Buffer) -> bool:
-    """Whether it is the present ranking: a copy may have made another one under the same number."""
+    """Whether the slate is the present ranking: a copy may have given another one the same number."""
     differ = 0
     for k in range(len(slate.items)):
         differ |= slate.items[k] ^ state.best[k]
@@ -184,7 +184,7 @@ def decide(state: State) -> None:
         _scan(state)
         _from_candidates(state)
     certify(state)
-    state.z[len(state.best)] = 0.0  # states do not depend on which bounds were looked into
+    state.z[len(state.best)] = 0.0  # the state must not depend on which bounds were computed
     state.counts[BATCH] += 1
     state.counts[DECISIONS] += 1
     state.counts[STALE] = 0
@@ -204,8 +204,8 @@ def _from_candidates(state: State) -> None:
 def _from_last_ranking(state: State) -> bool:
     """The K best candidates, when ``drift`` is what theta has moved by since the last ranking; False if others might be better.
 
-    Widths only shrink, so that the score of an item is at most the last one plus <x, drift>: of those that cannot reach the
-    K-th best of the last ranking, and so not the new one, that bound will do.
+    Widths only shrink, so that the score of an item is at most the last one plus <x, drift>: for those that cannot reach the
+    K-th best of the last ranking, and so not the new one, that bound is enough.
     """
     size, drift = len(state.best), state.drift
     if state.counts[CANDIDATES] < size:
@@ -359,7 +359,7 @@ class CascadeLinUCB(Ranker):
     def unpack(self, values: dict[str, Any], arrays: dict[str, np.ndarray[Any, Any]]) -> None:
         whitened = arrays["state.z"].copy()
         whitened[-1] = 0.0  # older versions left something there
-        bounds = np.full(len(self.catalogue), NO_LIMIT)  # of the next decision, which finds the scores
+        bounds = np.full(len(self.catalogue), NO_LIMIT)  # the next decision computes the scores
         super().unpack(values, {**arrays, "state.z": whitened, "state.raw": bounds})
 
 

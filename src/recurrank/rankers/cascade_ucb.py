@@ -79,7 +79,7 @@ choose_kl = selector(kl_index, same_counts)
 
 @inner
 def kl_level(t: int, constant: float) -> float:
-    """Log t + 3 log log t, from where it starts to grow."""
+    """Log t + 3 log log t, without the second term while that is negative."""
     log = math.log(t)
     return log + constant * math.log(log) if log > 1 else log
 

@@ -11,11 +11,11 @@ bounds the variance of its clicks. The second (B, after Bernstein) weighs every 
 | sigma^2(e) = max(min(U_H(e), 1), 1/K)     | ``learn``, as it was when the round was ranked             |
 | Lambda_B = I + sum phi phi' / sigma^2     | ``State.regression``                                       |
 | U_B(e) = min(<phi, theta_B> + beta |phi|_{Lambda_B^-1}, 1) | ``rank``                                  |
-| A_t                                       | the K items of largest U_B, ties by item number            |
+| A_t                                       | the K items of largest U_B, ties by item index             |
 | C_t                                       | the first click; items down to it are observed             |
 
 Guarantee: regret O(d sqrt(T) log T) under the cascade model with linear attraction, without a factor sqrt(K), for the paper's
-beta; what is taken for beta here is told in ``docs/deviations.md``.
+beta; ``docs/deviations.md`` says which beta is used here.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def rank(state: State, rng: np.random.Generator, slate: Buffer) -> None:
 
 @hot
 def served(state: State, slate: Buffer) -> None:
-    """What was learned is weighed by what is known when a slate is served."""
+    """Answers are weighed by the bounds as they are when a slate is served."""
     solve(state.plain)
 
 

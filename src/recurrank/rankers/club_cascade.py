@@ -9,7 +9,7 @@ Users belong to unknown clusters; those of one cluster have one theta. A request
 | S_i, b_i, T_i of a user                      | ``moments``, ``sums``, ``seen``                                      |
 | theta_hat_i = (lambda I + S_i)^-1 b_i        | ``theta``, by ``inverse``                                            |
 | f(T) = sqrt((1 + ln(1 + T)) / (1 + T))       | ``width``                                                            |
-| V_t, the component of i_t in G_{t-1}         | ``cluster``: the number of its first user, where its numbers are     |
+| V_t, the component of i_t in G_{t-1}         | ``cluster``: the index of its first user, whose rows are its own     |
 | M_V = lambda I + sum_V S_i, b_V = sum_V b_i  | ``pooled`` is M_V^-1, ``totals`` is b_V                              |
 | theta_hat_V = M_V^-1 b_V                     | ``centre``                                                           |
 | U(a) = min(theta_hat_V'x + beta |x|_{M_V^-1}, 1) | ``choose``                                                       |
@@ -44,14 +44,14 @@ from recurrank.rankers.request_ranker import ContextSize, Dim, Interactions, Req
 from recurrank.rankers.states import flatten, unflatten
 
 ALPHA, BETA = 0, 1
-"""Places in ``State.numbers``."""
+"""Indices into ``State.numbers``."""
 USERS, CUT = 0, 1
-"""Places in ``State.clock``: how many users there are, the nameless one included; whose edges were deleted last."""
+"""Indices into ``State.clock``: the number of users, the anonymous one included; the user whose edges were cut last."""
 UNKNOWN, WANTED, REACHED = 0, 1, 2
 
 
 class Search(NamedTuple):
-    """Room for a search of the graph; nothing of it is remembered."""
+    """Scratch arrays for a search of the graph."""
 
     mark: Ints  # (N,)
     queue: Ints  # (N,)
@@ -88,7 +88,7 @@ class State(NamedTuple):
 def choose(
     state: State, rng: np.random.Generator, features: Floats, rows: Ints, count: int, slots: Ints, explore: float, chosen: Ints
 ) -> tuple[int, float]:
-    """The K largest U(a) by the cluster of the user who asks, the earlier of equals."""
+    """The K largest U(a) by the cluster of the request's user, the earlier of equals."""
     work, dim, beta, v = state.work, features.shape[1], state.numbers[BETA] * explore, state.cluster[state.work.asks[0]]
     x, block = work.columns, work.columns.shape[1]
     for start in range(0, count, block):  # columns of a block of candidates: its loops have no gaps
@@ -213,7 +213,7 @@ class CLUBCascade(RequestRanker):
         features: a catalogue, or None.
         positions: K, the most items that a slate shows.
         rounds: T, how many rounds are planned.
-        seed: of nothing: it draws nothing at random.
+        seed: unused; it draws nothing at random.
         dim: without a catalogue, how many features a candidate has.
         context: how many numbers describe a visitor.
         interactions: as :class:`recurrank.Anchored` has them.
@@ -279,7 +279,7 @@ class CLUBCascade(RequestRanker):
         _ = self.identity
 
     def _unseen(self, users: int) -> dict[str, Any]:
-        """What the state has for each user, before anything is known of them."""
+        """The arrays of the state that have one entry per user, before any answer."""
         size = self.width + 1
         blank, vectors = np.tile(np.eye(size) / self.ridge, (users, 1, 1)), np.zeros((4, users, size))
         return {
@@ -296,38 +296,38 @@ class CLUBCascade(RequestRanker):
 
     @property
     def clusters(self) -> list[list[str]]:
-        """The users in each cluster, as they are told apart now."""
-        found: dict[int, list[str]] = {}
-        for user, place in self.segments.items():
+        """The users in each cluster, as of now."""
+        members: dict[int, list[str]] = {}
+        for user, index in self.segments.items():
             if user is not None:
-                found.setdefault(int(self.state.cluster[place]), []).append(user)
-        return list(found.values())
+                members.setdefault(int(self.state.cluster[index]), []).append(user)
+        return list(members.values())
 
     def index_of(self, segment: str | None) -> int:
-        """The number of a user; a new one is joined to all others."""
+        """The index of a user; a new one is joined to all others."""
         if segment not in self.segments:
             if len(self.segments) > self.users:
                 return 0
-            place = self.segments[segment] = len(self.segments)
-            if place == len(self.state.seen):
-                self._grow(min(2 * place, self.users + 1))
-            self.state.edges[place, 1:place] = self.state.edges[1:place, place] = True
-            self.state.clock[USERS] = place + 1
-            self._pool(np.arange(1, place + 1))
+            index = self.segments[segment] = len(self.segments)
+            if index == len(self.state.seen):
+                self._grow(min(2 * index, self.users + 1))
+            self.state.edges[index, 1:index] = self.state.edges[1:index, index] = True
+            self.state.clock[USERS] = index + 1
+            self._pool(np.arange(1, index + 1))
         return self.segments[segment]
 
     def _grow(self, users: int) -> None:
-        """Room for more users."""
-        room, known = self._unseen(users), len(self.state.seen)
+        """Make room for more users."""
+        room, before = self._unseen(users), len(self.state.seen)
         for name, array in room.items():
             if name == "edges":
-                array[:known, :known] = self.state.edges
+                array[:before, :before] = self.state.edges
             elif name != "search":
-                array[:known] = getattr(self.state, name)
+                array[:before] = getattr(self.state, name)
         self.state = self.state._replace(**room)
 
     def plan(self) -> None:
-        """The cluster of the user whose edges were deleted has fallen apart: its components are clusters."""
+        """Split the cluster of the user whose edges were cut last into its connected components."""
         state = self.state
         left = np.flatnonzero(state.cluster == state.cluster[state.clock[CUT]])
         while len(left):
@@ -339,7 +339,7 @@ class CLUBCascade(RequestRanker):
             left = np.setdiff1d(left, part)
 
     def _pool(self, members: Ints) -> None:
-        """These users are a cluster."""
+        """Make these users one cluster."""
         state, v = self.state, members[0]
         state.cluster[members] = v
         state.pooled[v] = np.linalg.inv(state.moments[members].sum(axis=0) + self.ridge * np.eye(self.width + 1))
@@ -353,7 +353,7 @@ class CLUBCascade(RequestRanker):
         return {"segments": list(self.segments), "due": self.due}, dict(flatten(self.state, self.from_catalogue))
 
     def unpack(self, values: dict[str, Any], arrays: dict[str, np.ndarray[Any, Any]]) -> None:
-        self.segments = {segment: place for place, segment in enumerate(values["segments"])}
+        self.segments = {segment: index for index, segment in enumerate(values["segments"])}
         state = unflatten(self.state, self.from_catalogue, arrays)
         self.state = state._replace(search=Search.of(len(state.seen)))
         self.make_room(len(self.state.short))

@@ -11,8 +11,8 @@ As CascadeKL-UCB, but users may go on after a click, so that items are observed 
 Guarantee: regret O(L log(T) / Delta) under the dependent click model whose termination probabilities fall with the
 position. It believes that model and uses no features.
 
-It does not learn from orders that others chose: a click counts wherever it is, no click only above the last one or where there
-is none, so that estimates are too high by an amount that depends on what stands above. Its own order moves items until that
+It does not learn from orders that others chose: clicks count everywhere, non-clicks only above the last click or on slates
+without one, so that estimates are too high by an amount that depends on what stands above. Its own order moves items until that
 evens out; 2,000 slates of one order do not, and cost up to five times the regret of a cold start (docs/rollout.md).
 """
 
@@ -62,7 +62,7 @@ def learn(state: State, slate: Buffer, clicks: Bools) -> bool:
 
 @inner
 def last_click(clicks: Bools) -> int:
-    """Where the last click is; the last position when there is none."""
+    """The position of the last click; the last position when there is none."""
     for k in range(len(clicks) - 1, -1, -1):
         if clicks[k]:
             return k

@@ -1,8 +1,8 @@
 """The functions of an algorithm, for the loops that call them.
 
-A simulation contains those of its ranker: ``rank`` and ``learn`` below find them by the type of the state, Python each time and
-numba once, when it compiles the loop. All other loops are compiled once for all algorithms. They call these
-functions by their address, on one state and on the arrays of a round: :class:`Calls`.
+The loop of a simulation is compiled with the functions of its ranker: ``rank`` and ``learn`` below find them by the type of
+the state, Python in each call and numba once, when it compiles the loop. All other loops are compiled once for all algorithms.
+They call the functions by address, on one state and the arrays of a round: :class:`Calls`.
 """
 
 from __future__ import annotations
@@ -93,8 +93,8 @@ class Folding(NamedTuple):
     drop: Any
 
 
-class _Given(NamedTuple):
-    """All that the functions of an algorithm work on; 0 in place of a state that they do not read."""
+class _Arguments(NamedTuple):
+    """The arguments of an algorithm's functions; the state is 0 for functions that do not read it."""
 
     round: Round
     rng: np.random.Generator
@@ -104,8 +104,8 @@ class _Given(NamedTuple):
 class Calls:
     """The functions of an algorithm, to be called on one state and the arrays of one round.
 
-    ``rules`` is the version of what rankers decide. A ranker in plain Python has Python functions in place of addresses, for
-    loops that are not compiled either.
+    ``rules`` is the version of the rankers' decisions. A ranker in plain Python has Python functions in place of addresses,
+    for loops that are not compiled either.
     """
 
     def __init__(self, kind: type[Ranker], state: Any, rng: np.random.Generator, arrays: Round, rules: int) -> None:
@@ -113,7 +113,7 @@ class Calls:
         self._kind, self._rules = kind, rules
 
     def loop(self, function: Any) -> Any:
-        """A compiled loop, or what it was compiled from where the algorithm is not compiled."""
+        """A compiled loop, or its Python function if the algorithm is not compiled."""
         return function if self._kind.compiled else interpreted(function)
 
     @property
@@ -160,26 +160,26 @@ class Calls:
 
     def _call(self, function: Any, *own: Any) -> Call | Callable[[], int]:
         if not self._kind.compiled:
-            return functools.partial(function(*own), [_Given(self.round, self.rng, self.state)])
+            return functools.partial(function(*own), [_Arguments(self.round, self.rng, self.state)])
         packed = self._with_state if any(map(_reads_state, own)) else self._stateless
         return packed.call(_entry(function, *own))
 
     @functools.cached_property
     def _with_state(self) -> Packed:
         try:
-            return Packed(_Given(self.round, self.rng, self.state))
+            return Packed(_Arguments(self.round, self.rng, self.state))
         except TypeError as error:
             raise ValueError(f"{self._kind.name}: of its state {error}; make it of arrays") from error
 
     @functools.cached_property
     def _stateless(self) -> Packed:
         """For functions that do not read the state: they are compiled once for all algorithms."""
-        return Packed(_Given(self.round, self.rng, 0))
+        return Packed(_Arguments(self.round, self.rng, 0))
 
 
 @loop
 def draw(drawing: Drawing) -> None:
-    """Rank, and tell how probable what came out was: each item at its position, given those above, and all of it."""
+    """Rank, and compute how probable the slate was: each item at its position, each given those above, and the whole."""
     call(drawing.recall)
     call(drawing.rank)
     call(drawing.tell)
@@ -194,16 +194,16 @@ def once(function: Any) -> int:
 
 @functools.cache
 def _reads_state(function: Any) -> bool:
-    """Whether a function names its first parameter, however that is called."""
+    """Whether a function uses its first parameter, whatever its name."""
     plain: Any = interpreted(function)
     state = plain.__code__.co_varnames[0]
-    named = [one.argval for one in dis.get_instructions(plain)]
-    return any(state in (one if isinstance(one, tuple) else (one,)) for one in named)
+    used = [instruction.argval for instruction in dis.get_instructions(plain)]
+    return any(state in (names if isinstance(names, tuple) else (names,)) for names in used)
 
 
 @functools.cache
 def _entry(function: Any, *own: Any) -> Any:
-    """One of the functions below, of these functions of an algorithm, compiled to be called by its address."""
+    """One of the functions below for these functions of an algorithm, compiled to be called by address."""
     return addressed(function(*own))
 
 
@@ -217,8 +217,8 @@ def _ranks(own: Any) -> Any:
 
 def _learns(own: Any) -> Any:
     def entry(at: Any) -> int:
-        given = at[0].round
-        return 1 if own(at[0].state, given.slate, given.clicks[: given.answered[0]]) else 0
+        arrays = at[0].round
+        return 1 if own(at[0].state, arrays.slate, arrays.clicks[: arrays.answered[0]]) else 0
 
     return entry
 
@@ -248,8 +248,8 @@ def _recalls(own: Any) -> Any:
 
 def _tells(own: Any) -> Any:
     def entry(at: Any) -> int:
-        given = at[0].round
-        given.joint[0] = own(at[0].state, given.before, given.slate, given.marginal)
+        arrays = at[0].round
+        arrays.joint[0] = own(at[0].state, arrays.before, arrays.slate, arrays.marginal)
         return 0
 
     return entry
@@ -257,8 +257,8 @@ def _tells(own: Any) -> Any:
 
 def _tells_given(own: Any) -> Any:
     def entry(at: Any) -> int:
-        given = at[0].round
-        own(at[0].state, given.slate, given.marginal, given.joint[0], given.given)
+        arrays = at[0].round
+        own(at[0].state, arrays.slate, arrays.marginal, arrays.joint[0], arrays.given)
         return 0
 
     return entry
@@ -266,10 +266,10 @@ def _tells_given(own: Any) -> Any:
 
 def _tells_nothing() -> Any:
     def entry(at: Any) -> int:
-        given = at[0].round
-        given.joint[0] = np.nan
-        for k in range(len(given.marginal)):
-            given.marginal[k] = given.given[k] = np.nan
+        arrays = at[0].round
+        arrays.joint[0] = np.nan
+        for k in range(len(arrays.marginal)):
+            arrays.marginal[k] = arrays.given[k] = np.nan
         return 0
 
     return entry

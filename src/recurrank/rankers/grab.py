@@ -9,8 +9,8 @@
 | N_pi(L(t)), the neighbours   | two positions that follow each other in pi exchanged, or another item at the last of pi |
 | gamma                        | ``period``: every so many rounds of a leader, the leader itself is shown       |
 
-Otherwise the leader or that neighbour is shown of which the sum of b is largest. Guarantee: regret O(L log(T) / Delta) under
-the position-based model. Neither the examination probabilities nor their order are known to it. It uses no features.
+Otherwise the leader or the neighbour with the largest sum of b is shown. Guarantee: regret O(L log(T) / Delta) under
+the position-based model. It knows neither the examination probabilities nor their order, and uses no features.
 
 *The leader* is an assignment, and each round changes K of its numbers. It is still the best if no cycle of exchanges gains: the
 position a takes the item of b, b that of c, and so on, where one of them may take the best item that is not shown. That is a
@@ -50,22 +50,22 @@ SLACK = 1e-12
 AGE, PERIOD = 0, 1
 SHIFT = 5
 BLOCK = 1 << SHIFT
-"""Items of a block."""
+"""Number of items in a block."""
 DERIVED = ("state.most", "state.high", "state.relaxed")
-"""What is not saved."""
+"""Fields that are not saved: computed again, or scratch."""
 
 
 class State(NamedTuple):
     seen: Ints  # (K, L) T
     clicks: Ints  # (K, L)
     value: Floats  # (K, L) rho_hat, ties broken
-    bound: Floats  # (K, L) b; a negative one of the leader: b is at least this much, and not computed
+    bound: Floats  # (K, L) b; where negative (of the leader), b is at least its absolute value, and not computed
     changes: Changes  # of these four
     leader: Ints  # (K,)
     place: Ints  # (L,) the leader's position of an item, -1 for others
     spare: Ints  # (K,) the item of largest value at each position that the leader does not show; -1 if it shows all
     potential: Floats  # (K + 1,)
-    relaxed: Floats  # (K + 1,) those that other nodes have been raised by; scratch
+    relaxed: Floats  # (K + 1,) those from which other nodes have been raised; scratch
     before: Ints  # (K + 1,) the node before each on its best path
     most: Floats  # (K, blocks) the largest value of a block's items that the leader does not show; -1 if it shows all
     high: Floats  # (K, blocks) the same of b
@@ -75,7 +75,7 @@ class State(NamedTuple):
 
 
 def tie_breaks(items: int, positions: int) -> Floats:
-    """What is added to each rho_hat."""
+    """The number that is added to each rho_hat."""
     numbers = np.arange(items)[None, :] * positions + np.arange(positions)[:, None] + 1
     return np.asarray(TIES * (np.sqrt(numbers + GOLDEN) % 1.0), np.float64)
 
@@ -158,34 +158,34 @@ def _compute(state: State, k: int, item: int) -> None:
 
 @inner
 def _bound(state: State, k: int, item: int) -> float:
-    """B, computed if it is not known."""
+    """The bound b, computed if only a lower bound of it is kept."""
     if state.bound[k, item] < 0:
         _compute(state, k, item)
     return float(state.bound[k, item])
 
 
 @inner
-def _highest_other(place: Ints, row: Floats, high: Floats) -> int:
-    """The first item of the largest number that the leader does not show, -1 if it shows all."""
+def _highest_other(position: Ints, row: Floats, high: Floats) -> int:
+    """The first item of the largest number among those that the leader does not show, -1 if it shows all."""
     best = 0
     for block in range(1, len(high)):
         if high[block] > high[best]:
             best = block
     item = best << SHIFT
-    while item < len(row) and (row[item] != high[best] or place[item] >= 0):
+    while item < len(row) and (row[item] != high[best] or position[item] >= 0):
         item += 1
     return item if item < len(row) else -1
 
 
 @inner
-def _renew_block(place: Ints, row: Floats, high: Floats, item: int, before: float) -> None:
-    """After the number of an item that the leader does not show, or whether it shows it, has changed."""
-    block, now = item >> SHIFT, row[item] if place[item] < 0 else -1.0
+def _renew_block(position: Ints, row: Floats, high: Floats, item: int, before: float) -> None:
+    """Update a block after an item's number, or whether the leader shows it, has changed."""
+    block, now = item >> SHIFT, row[item] if position[item] < 0 else -1.0
     if now >= high[block]:
         high[block] = now
     elif before >= high[block]:
         for i in range(block << SHIFT, min((block + 1) << SHIFT, len(row))):
-            now = max(now, row[i] if place[i] < 0 else -1.0)
+            now = max(now, row[i] if position[i] < 0 else -1.0)
         high[block] = now
 
 
@@ -197,9 +197,9 @@ def _tie(item: int, position: int, positions: int) -> float:
 
 @inner
 def _relax(state: State, a: int) -> int:
-    """Raise the potentials of the nodes whose item node a could take: p_b >= p_a + gain(a, b); one of those raised, or -1.
+    """Raise the potentials of the nodes whose item node a could take: p_b >= p_a + gain(a, b); return one of these, or -1.
 
-    The last node has all items that are not shown. It takes an item for nothing.
+    The last node has all items that are not shown. It gains nothing from an item.
     """
     size, potential, changed = len(state.leader), state.potential, -1
     base = potential[a] - (state.value[a, state.leader[a]] if a < size else 0.0)
@@ -232,9 +232,9 @@ def _improve(state: State) -> None:
 
 @rare
 def _exchanged(state: State, node: int, sure: bool) -> bool:
-    """Make the cycle of exchanges before a node, if it gains: after as many passes as there are nodes, it is sure to.
+    """Make the cycle of exchanges before a node, if it gains: it must after as many passes as there are nodes.
 
-    Until then nodes before may be those of earlier rounds.
+    Until then ``before`` may hold nodes of earlier rounds.
     """
     size, before, gain = len(state.leader), state.before, 0.0
     for _ in range(size + 1):
@@ -283,7 +283,7 @@ def _exchange(state: State, start: int) -> None:
 
 @inner
 def _renew_others(state: State, entered: int, left: int) -> None:
-    """After an item has taken the place of another one among those that the leader shows."""
+    """Update the tables after one item has replaced another among those that the leader shows."""
     state.place[left] = -1
     for k in range(len(state.leader)):
         value, bound = state.value[k], state.bound[k]
@@ -331,8 +331,8 @@ class GRAB(Ranker):
         super().__init__(features, positions, rounds, seed)
         [gamma] = self.record(period=period)
         shape = self.positions, len(self.catalogue)
-        place = np.full(shape[1], -1)
-        place[: shape[0]] = np.arange(shape[0])
+        position = np.full(shape[1], -1)
+        position[: shape[0]] = np.arange(shape[0])
         self.state = State(
             np.zeros(shape, np.int64),
             np.zeros(shape, np.int64),
@@ -340,7 +340,7 @@ class GRAB(Ranker):
             np.ones(shape),
             no_changes(shape[0] * shape[1]),
             np.arange(shape[0]),
-            place,
+            position,
             np.full(shape[0], -1),
             np.zeros(shape[0] + 1),
             np.zeros(shape[0] + 1),
@@ -358,7 +358,7 @@ class GRAB(Ranker):
         return Knowledge(leaders=self.state.leader.tolist())
 
     def pack(self) -> tuple[dict[str, Any], dict[str, np.ndarray[Any, Any]]]:
-        """With all of b computed: states do not depend on which were asked for."""
+        """Compute all of b first: saved states must not depend on which were needed."""
         compute_all(self.state)
         values, arrays = super().pack()
         return values, {name: array for name, array in arrays.items() if name not in DERIVED}
@@ -377,7 +377,7 @@ def compute_all(state: State) -> None:
 
 @hot
 def find_high(state: State) -> None:
-    """The largest numbers of each block."""
+    """Find the largest numbers of each block."""
     state.most[:] = state.high[:] = -1.0
     for k in range(len(state.leader)):
         for i in range(len(state.place)):
@@ -387,7 +387,7 @@ def find_high(state: State) -> None:
 
 @hot
 def start(state: State) -> None:
-    """The leader before any click."""
+    """Find the leader before any click."""
     find_high(state)
     for k in range(len(state.leader)):
         state.spare[k] = _highest_other(state.place, state.value[k], state.most[k])

@@ -1,4 +1,4 @@
-"""What a ranker can say about itself, whichever it is: its blocks, its best-known order, and what is certain about them."""
+"""What any ranker can say about itself: its blocks, its best-known order, and what is certain about them."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Coefficient(NamedTuple):
 
 
 class Examination(NamedTuple):
-    """How often a position is looked at, relative to the first; None where nothing was seen. ``segment`` None: none named."""
+    """How often a position is looked at, relative to the first; None if nothing was seen. ``segment`` is None if not named."""
 
     segment: str | None
     position: int

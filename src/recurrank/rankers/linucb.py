@@ -27,7 +27,7 @@ from recurrank.rankers.options import Option
 from recurrank.rankers.ranker import Buffer, Items, Ranker, Seed, nothing_served, register
 
 ALPHA = 1 + math.sqrt(math.log(2 / 0.05) / 2)
-"""With delta = 0.05."""
+"""The default alpha: that of delta = 0.05."""
 
 Alpha = Annotated[float, Option("how many standard widths of optimism", least=0)]
 

@@ -2,7 +2,7 @@
 
     def __init__(self, ..., *, epsilon: Annotated[float, Option("how often to show a random ranking", least=0, most=1)] = 0.1)
 
-The type says what kind of value an option has and the default what it usually is; :class:`Option` adds the range and a sentence
+The type says what kind of value an option has, and the default its usual value; :class:`Option` adds the range and a sentence
 for people. Checks, saved states, ``recurrank rankers``, ``--option``, the OpenAPI document and pages come from there.
 """
 
@@ -27,7 +27,7 @@ KINDS = {float: "number", int: "integer", bool: "boolean", str: "string"}
 
 @dataclass(frozen=True)
 class Option:
-    """What an option may be.
+    """What values an option may have.
 
     Attributes:
         help: one sentence, in lower case and without a full stop.
@@ -36,8 +36,8 @@ class Option:
         most: the largest value.
         per: for a list of numbers, ``"item"`` or ``"position"``: it has one number for each.
         usually: what None stands for, as a function of the ranker.
-        told: whether it is the truth about a problem, which a simulation tells and nobody else knows.
-        name: from the signature, like the rest.
+        told: whether it is the truth about a problem, which only a simulation knows.
+        name: taken from the signature, like the rest.
         kind: ``"number"``, ``"integer"``, ``"boolean"``, ``"string"``, ``"choice"``, ``"numbers"`` or ``"any"``.
         choices: of a choice.
         default: ``REQUIRED`` where there is none.
@@ -74,7 +74,7 @@ class Option:
         return " ".join([many.get(self.kind, f"a {self.kind}"), *" and ".join(ends).split()])
 
     def checked(self, value: Any, ranker: Any) -> Any:
-        """The value as a number, word or array; ValueError, in one line, for what it may not be."""
+        """The value as a number, word or array; raises a one-line ValueError if it is not allowed."""
         if value is None and self.usually is not None:
             return self.checked(self.usually(ranker), ranker)
         if self.kind == "number":
@@ -113,20 +113,20 @@ class Option:
     def schema(self) -> dict[str, Any]:
         """As JSON schema."""
         ends = {"minimum": self.least, "exclusiveMinimum": self.above, "maximum": self.most}
-        one: dict[str, Any] = {name: end for name, end in ends.items() if math.isfinite(end)}
+        schema: dict[str, Any] = {name: end for name, end in ends.items() if math.isfinite(end)}
         if self.kind == "choice":
-            one |= {"enum": list(self.choices)}
+            schema |= {"enum": list(self.choices)}
         elif self.kind == "numbers":
-            one = {"type": "array", "items": {"type": "number", **one}}
+            schema = {"type": "array", "items": {"type": "number", **schema}}
         elif self.kind != "any":
-            one |= {"type": self.kind}
-        one["description"] = self.help
-        return one if self.default is REQUIRED or self.default is None else {**one, "default": self.default}
+            schema |= {"type": self.kind}
+        schema["description"] = self.help
+        return schema if self.default is REQUIRED or self.default is None else {**schema, "default": self.default}
 
 
 def declared(kind: type[Any]) -> dict[str, Option]:
-    """The options of a class: the keyword-only parameters of its constructor, and, if that takes any others, of its base's."""
-    found: dict[str, Option] = {}
+    """The options of a class: keyword-only parameters of its constructor, and, if that takes ``**`` options, of its base's."""
+    options: dict[str, Option] = {}
     for base in kind.__mro__:
         constructor = vars(base).get("__init__")
         if constructor is None:
@@ -135,12 +135,12 @@ def declared(kind: type[Any]) -> dict[str, Option]:
         named = [parameter for parameter in parameters if parameter.kind is inspect.Parameter.KEYWORD_ONLY]
         try:
             hints = get_type_hints(constructor, include_extras=True) if named else {}
-        except NameError:  # a class of the user's, with annotations for readers alone
+        except NameError:  # a user's class, with annotations only for readers
             hints = {}
-        found = {**{one.name: _declared(one, hints.get(one.name)) for one in named}, **found}
+        options = {**{parameter.name: _declared(parameter, hints.get(parameter.name)) for parameter in named}, **options}
         if all(parameter.kind is not inspect.Parameter.VAR_KEYWORD for parameter in parameters):
             break
-    return found
+    return options
 
 
 def _declared(parameter: inspect.Parameter, hint: Any) -> Option:
@@ -158,7 +158,7 @@ def _declared(parameter: inspect.Parameter, hint: Any) -> Option:
 
 
 def schema_of(options: dict[str, Option]) -> dict[str, Any]:
-    """Options as one JSON schema; what only a simulation can tell is left out."""
+    """Options as one JSON schema; those that only a simulation knows are left out."""
     open_ = {name: option for name, option in options.items() if not option.told}
     required = [name for name, option in open_.items() if option.default is REQUIRED]
     schema = {"type": "object", "properties": {name: option.schema for name, option in open_.items()}}
@@ -166,30 +166,30 @@ def schema_of(options: dict[str, Option]) -> dict[str, Any]:
 
 
 class Configured:
-    """What is made with options: it knows which it takes, and which it was made with."""
+    """Base of what is made with options: it knows which it takes, and which it was made with."""
 
     _options: dict[str, Any]
 
     def options(self) -> dict[str, Any]:
-        """What it was made with besides catalogue, positions, rounds and seed, as numbers, strings and lists."""
+        """What it was made with, except catalogue, positions, rounds and seed, as numbers, strings and lists."""
         return dict(self._options)
 
     def record(self, **options: Any) -> list[Any]:
-        """Check the options that it is made with against their declaration and remember them; their values, in order."""
-        known = self.declared()
+        """Check the options that it is made with against their declaration and remember them; return their values, in order."""
+        declared = self.declared()
         for name in options:
-            if name not in known:
+            if name not in declared:
                 raise ValueError(
                     f"{name}: the constructor of {type(self).__name__} does not take it; add it there, or **options"
                 )
-        values = {name: known[name].checked(value, self) for name, value in options.items()}
+        values = {name: declared[name].checked(value, self) for name, value in options.items()}
         self._options |= {name: value.tolist() if isinstance(value, np.ndarray) else value for name, value in values.items()}
         return list(values.values())
 
     @classmethod
     @functools.cache
     def declared(cls) -> dict[str, Option]:
-        """What options it takes, by name, from the signature of its constructor."""
+        """The options that it takes, by name, from the signature of its constructor."""
         return declared(cls)
 
     @classmethod

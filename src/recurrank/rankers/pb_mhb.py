@@ -16,10 +16,10 @@ The K items of largest theta are shown, the best where kappa is largest; no posi
 is proved about it. It uses no features.
 
 A round moves every parameter: L + K - 1 proposals per sweep, with three random numbers each or more. This is the one ranker
-here that is not fast. What a proposal costs is kept small, and decides as the formulas above do:
+here that is not fast. Proposals are made cheap, and decided as the formulas above decide:
 
 - S and F begin at 1/2, so a ratio of posteriors is the root of a product, in which few clicks and misses are powers. Its
-  square is compared with that of the random number. Only what many clicks or misses belong to has logs of its own.
+  square is compared with that of the random number. Only parameters with many clicks or misses need logs of their own.
 - Where sigma >= 1, a proposal is a uniform number accepted with the Gaussian's density, and the mass within [0, 1] is between
   two polynomials (``_mass``). They decide all but few cases, which are computed exactly.
 - Where sigma < 1, proposals are Gaussian ones until one is within [0, 1].
@@ -42,11 +42,11 @@ from recurrank.rankers.ranker import Buffer, Items, Ranker, Seed, register
 PRIOR = 0.5
 SWEEPS, TURN = 0, 1
 LEAST, SMALL = 1e-300, 1e-60
-"""What stands for 0 where logs are taken; products are folded into a sum of logs below the second."""
+"""LEAST stands for 0 in logs; products below SMALL or above 1 / SMALL are folded into a sum of logs."""
 FEW = 15
-"""So many clicks or misses are factors of a product rather than a log of their own."""
+"""Up to so many clicks or misses are factors of a product rather than a log of their own."""
 ROUNDING = 1e-12
-"""Of the logs of products."""
+"""Rounding of the logs of products, at most."""
 
 
 class State(NamedTuple):
@@ -84,7 +84,7 @@ def propose(rng: np.random.Generator, x: float, sigma: float) -> float:
 
 @inner
 def log_mass(x: float, sigma: float) -> float:
-    """Log of what the Gaussian around x has within [0, 1]."""
+    """Log of the mass that the Gaussian around x has within [0, 1]."""
     scale = sigma * math.sqrt(2)
     return math.log(0.5 * (math.erf((1 - x) / scale) + math.erf(x / scale)))
 
@@ -108,7 +108,7 @@ def accepted(chance: float, x: float, y: float, sigma: float, clicks: float, pro
     if sigma >= 1:
         mass = _mass(x, sigma) / _mass(y, sigma)
         apart = ratio + math.log(math.sqrt(product) * mass / u)
-        if abs(apart) > 0.06 / sigma**4:  # neither mass is below 5/6: this is more than both polynomials leave open
+        if abs(apart) > 0.06 / sigma**4:  # neither mass is below 5/6: this is more than the error of both polynomials
             return apart > 0
     return math.log(u) < ratio + 0.5 * math.log(product) + log_mass(x, sigma) - log_mass(y, sigma)
 
@@ -184,7 +184,7 @@ def _move_kappa(state: State, rng: np.random.Generator, k: int, sigma: float) ->
         factor[i] = ratio if plain else 1.0
         left += not plain
     for i in range(len(theta) if left else 0):
-        if factor[i] == 1.0:  # it is left out, or nothing
+        if factor[i] == 1.0:  # it was left out, or adds nothing
             rest += (PRIOR + row[i]) * _log_ratio(x, y, theta[i])
     size = len(theta)
     for _ in range(2):  # four factors at a time: each is within SMALL and 1 / SMALL

@@ -102,7 +102,7 @@ def learn(state: State, slate: Buffer, clicks: Bools) -> bool:
         state.shown[item, k] += 1
         state.hits[item, k] += clicks[k]
         state.weight[item] += state.examination[k]
-        # to 12 decimals, so that what is equal but for the order of its sums is equal
+        # to 12 decimals, so that the order of summation makes no difference
         state.mean[item] = math.floor(state.clicks[item] / state.weight[item] * 1e12 + 0.5) / 1e12
         changed(state.mean, state.leaders, state.bounds, item)
     return False
@@ -134,7 +134,7 @@ class PBMPIE(Ranker):
         epsilon: Epsilon = 0.0,
     ) -> None:
         super().__init__(features, positions, rounds, seed)
-        known, epsilon = self.record(examination=examination, epsilon=epsilon)
+        kappa, epsilon = self.record(examination=examination, epsilon=epsilon)
         items, size = len(self.catalogue), self.positions
         self.state = State(
             leaders=no_leaders(size),
@@ -146,7 +146,7 @@ class PBMPIE(Ranker):
             shown=np.zeros((items, size), np.int32),
             hits=np.zeros((items, size), np.int32),
             changes=no_changes(items),
-            examination=known,
+            examination=kappa,
             constants=np.array([1.0 + epsilon]),
             clock=np.zeros(1, np.int64),
         )

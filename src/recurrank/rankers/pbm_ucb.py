@@ -101,9 +101,9 @@ class PBMUCB(Ranker):
         epsilon: Epsilon = 0.0,
     ) -> None:
         super().__init__(features, positions, rounds, seed)
-        known, epsilon = self.record(examination=examination, epsilon=epsilon)
+        kappa, epsilon = self.record(examination=examination, epsilon=epsilon)
         items = len(self.catalogue)
-        self.state = State(no_beliefs(items, self.positions), np.zeros(items), known, np.array([1.0 + epsilon]))
+        self.state = State(no_beliefs(items, self.positions), np.zeros(items), kappa, np.array([1.0 + epsilon]))
 
 
 register(State, PBMUCB)

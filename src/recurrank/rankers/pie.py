@@ -34,7 +34,7 @@ from recurrank.rankers.ranker import Buffer, Items, Ranker, Seed, register
 
 AT, CLOCK = 0, 1
 MOST = 1 - 1e-12
-"""Close enough to 1, where a divergence is infinite."""
+"""Stands for 1, where a divergence is infinite."""
 SLACK = 1e-9
 """More than rounding changes a bound."""
 
@@ -44,12 +44,12 @@ class Leaders(NamedTuple):
 
     best: Ints  # (K,) in order
     score: Floats  # (K,) their means
-    old: Ints  # (K,) room for the last ones
-    others: Floats  # (1,) what the means of all others do not exceed
+    old: Ints  # (K,) scratch: the previous ones
+    others: Floats  # (1,) an upper bound on the means of all others
 
 
 class Bounds(NamedTuple):
-    """What is known of every upper confidence bound b, in blocks; what fills up the last block is never explored.
+    """Limits of every upper confidence bound b, in blocks; what fills up the last block is never explored.
 
     least <= b <= max(floor, base + rise f), now and, as long as the item is not observed again, for every larger f.
     """
@@ -114,7 +114,7 @@ def served(state: State, slate: Buffer) -> None:
 
 @inner
 def lead(mean: Floats, leaders: Leaders) -> None:
-    """The leaders in order: the old ones sorted anew, unless one of the others may have come up to the last of them."""
+    """Sort the leaders again; search for new ones if one of the others may have reached the last of them."""
     best, score, old, size = leaders.best, leaders.score, leaders.old, len(leaders.best)
     for k in range(size):
         old[k] = best[k]
@@ -163,7 +163,7 @@ def inside(bounds: Bounds, bar: float, item: int) -> bool:
 
 @inner
 def member(bounds: Bounds, bar: float, number: int) -> int:
-    """An item of B(n), by its place in the order of item numbers."""
+    """The item of B(n) with this number, counted from 0 in the order of item indices."""
     b = 0
     while number >= bounds.inside[b]:
         number -= bounds.inside[b]
@@ -178,7 +178,7 @@ def member(bounds: Bounds, bar: float, number: int) -> int:
 def explorer(divergence: Callable[..., tuple[float, float]], reaches_one: bool) -> Callable[..., int]:
     """A compiled ``explorable(state, f, bar)``: how many items, other than leaders, have an upper confidence bound >= bar.
 
-    Which ones, :func:`member` tells. ``divergence(state, item, q)`` is some Phi(q), convex, and its derivative; the upper
+    :func:`member` finds them. ``divergence(state, item, q)`` is some Phi(q), convex, and its derivative; the upper
     confidence bound is the largest q <= 1 with Phi(q) <= f, or where Phi is least if there is none. So bar is not above it
     if and only if Phi(bar) <= f or Phi falls at bar: no equation needs to be solved. ``reaches_one`` tells whether it may
     be 1 where Phi is infinite.
@@ -206,7 +206,7 @@ def explorer(divergence: Callable[..., tuple[float, float]], reaches_one: bool) 
 
     @rare
     def decide(state: Any, b: int, f: float, bar: float) -> int:
-        """Make ``least`` tell which items of a block are inside; how many."""
+        """Make ``least`` tell which items of a block are inside; return how many."""
         bounds, inside = state.bounds, 0
         least, base, rise, floor = bounds.least[b], bounds.base[b], bounds.rise[b], bounds.floor[b]
         for i in range(len(least)):
@@ -217,7 +217,7 @@ def explorer(divergence: Callable[..., tuple[float, float]], reaches_one: bool) 
 
     @inner
     def decide_one(state: Any, b: int, i: int, f: float, bar: float) -> None:
-        """One item, and as good bounds as two values of Phi give: tangents are above, chords below."""
+        """Decide one item, with the best bounds that two values of Phi give: tangents are above, chords below."""
         bounds = state.bounds
         item = b * bounds.least.shape[1] + i
         if state.seen[item] == 0 or bar == 0.0:
@@ -249,7 +249,7 @@ def explorer(divergence: Callable[..., tuple[float, float]], reaches_one: bool) 
 
     @inner
     def turn(state: Any, item: int, low: float, high: float) -> tuple[float, float]:
-        """Closer to where Phi is least, from below, where it falls, and from above."""
+        """Bisect towards where Phi is least: limits below it, where Phi falls, and above it."""
         if divergence(state, item, low)[1] > 0.0:
             return -1.0, low
         for _ in range(12):
@@ -277,7 +277,7 @@ explorable = explorer(_divergence, False)
 
 @inner
 def place_at(slate: Buffer, position: int, item: int) -> None:
-    """Put an item at a position; what stood from there on moves down, and the last one out."""
+    """Insert an item at a position: those from there on move down, and the last one out."""
     for k in range(len(slate.items) - 1, position, -1):
         slate.items[k] = slate.items[k - 1]
     slate.items[position] = item

@@ -9,7 +9,7 @@
         def learn(self, items, clicks): ...   # arrays of K items and K booleans; fewer where the page was cut off
 
 Its attributes are its state. They are copied and saved, so that they have to be data: numbers, strings, arrays, lists, tuples,
-sets, dicts and numpy generators. If it has ``served(items)`` and ``dropped(items)``, they are told of slates that a copy has
+sets, dicts and numpy generators. If it has ``served(items)`` and ``dropped(items)``, they are called for slates that a copy has
 shown and of slates whose answer will never come.
 """
 
@@ -31,7 +31,7 @@ from recurrank.slate import as_items
 
 @dataclass
 class Own:
-    """An object of the user's as the state of a ranker, with what loops need to know about it."""
+    """A user's object as the state of a ranker, with what loops need to know about it."""
 
     object: Any
     name: str
@@ -62,7 +62,7 @@ def drop(state: Own, slate: Buffer) -> None:
 
 
 def recall(state: Own, before: Floats) -> None:
-    """Nothing: how probable its slates are is not known."""
+    """Do nothing: the probabilities of its slates are not known."""
 
 
 class PlainRanker(Ranker):
@@ -84,11 +84,10 @@ class PlainRanker(Ranker):
 
     def __init__(self, features: Items, positions: int, rounds: int, seed: Seed = None, **options: Any) -> None:
         super().__init__(features, positions, rounds, seed)
-        known = self.declared()
-        given = {name: options.get(name, option.default) for name, option in known.items()}
+        given = {name: options.get(name, option.default) for name, option in self.declared().items()}
         values = dict(zip(given, self.record(**given), strict=True))
-        made = self.own(self.catalogue.features, self.positions, self.rounds, **values)
-        self.state = Own(made, self.name, len(self.catalogue), len(inspect.signature(made.rank).parameters) > 0)
+        instance = self.own(self.catalogue.features, self.positions, self.rounds, **values)
+        self.state = Own(instance, self.name, len(self.catalogue), len(inspect.signature(instance.rank).parameters) > 0)
 
     @classmethod
     @functools.cache
@@ -108,7 +107,7 @@ class PlainRanker(Ranker):
         return copy.deepcopy(self._state, {id(features): features})
 
     def _packed(self, value: Any, path: str, arrays: dict[str, np.ndarray[Any, Any]]) -> Any:
-        """A value as JSON, with its arrays beside it; ValueError for what is not data."""
+        """A value as JSON, with its arrays in ``arrays``; ValueError for what is not data."""
         if value is self.catalogue.features:
             return {"features": None}
         if isinstance(value, np.generic):
@@ -167,8 +166,8 @@ def plain(own: type[Any]) -> type[PlainRanker]:
     missing = [name for name in ("name", "rank", "learn") if not hasattr(own, name)]
     if missing:
         raise ValueError(f"{own.__name__}: it has no {missing[0]}; a ranker in plain Python has a name, rank() and learn()")
-    said = ("name", "reference", "believes", "uses_features", "regret_bound", "not_served", "__doc__", "__module__")
-    parts = {part: getattr(own, part) for part in said if getattr(own, part, None) is not None}
+    attributes = ("name", "reference", "believes", "uses_features", "regret_bound", "not_served", "__doc__", "__module__")
+    parts = {part: getattr(own, part) for part in attributes if getattr(own, part, None) is not None}
     kind = type(own.__name__, (PlainRanker,), {"own": own, "__qualname__": own.__qualname__, **parts})
     register(Own, kind)
     return kind

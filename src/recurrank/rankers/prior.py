@@ -1,7 +1,7 @@
 """What is believed before the first click: a linear model of attraction, worth a stated number of answers.
 
-It comes from a fitted click model, from a log, from a present order or from scores of one's own. Attraction is the probability
-of a click at the first position. Since beliefs may be wrong, they are held lightly:
+It comes from a fitted click model, from a log, from a present order or from your own scores. Attraction is the probability
+of a click at the first position. Since beliefs may be wrong, their weight is bounded:
 
     theta_d, J      the estimate from the ranker's own clicks, and its information (unit prior included)
     theta_p, P      what the prior believes, and its information
@@ -10,7 +10,7 @@ of a click at the first position. Since beliefs may be wrong, they are held ligh
                     contradicts the clicks, and its variance grows until it does not; from f = 10 on it is dismissed
     theta           (J + P / f)^-1 (J theta_d + P theta_p / f)
 
-A wrong prior so keeps a bounded weight while clicks come in. Certificates never use it.
+So a wrong prior keeps a bounded weight while clicks come in. Certificates never use it.
 """
 
 from __future__ import annotations
@@ -50,9 +50,9 @@ class Prior(NamedTuple):
 
         Args:
             features: one row per item.
-            attraction: what is believed of each item, between 0 and 1.
-            answers: how many answers all of it is worth.
-            weights: how much is known of each item, relative to the others; by default as much of all.
+            attraction: the believed attraction of each item, between 0 and 1.
+            answers: how many answers the prior is worth.
+            weights: how much is known of each item, relative to the others; by default the same for all.
 
         """
         matrix, scores = as_array("features", features), np.asarray(attraction, np.float64)
@@ -86,7 +86,7 @@ class Prior(NamedTuple):
         return Prior.of(matrix, scores, answers)
 
     def theta(self) -> Floats:
-        """What it believes."""
+        """The coefficients that it believes in."""
         return believed(self.moments, self.sums)
 
     def to_json(self) -> dict[str, Any]:
@@ -103,7 +103,7 @@ def as_prior(value: Any, catalogue: Catalogue) -> Prior | None:
     """A prior for a catalogue; ValueError unless it is one.
 
     It may be given as data: ``{"moments", "sums"}`` of :meth:`Prior.to_json`, ``{"attraction": {id: number}, "answers": n}`` or
-    ``{"order": [ids], "answers": n}``. An item without an id goes by its number.
+    ``{"order": [ids], "answers": n}``. An item without an id is named by its index.
     """
     if value is None:
         return None

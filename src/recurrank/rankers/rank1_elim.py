@@ -7,7 +7,7 @@ One item and the position to show it at, when neither attraction nor examination
 |------------------------------------|----------------------------------------------------------------------------|
 | rows i, columns j                  | items, positions of the page                                               |
 | n                                  | ``rounds``                                                                 |
-| h^U, h^V                           | ``State.row_of``, ``State.column_of``: who stands for whom                 |
+| h^U, h^V                           | ``State.row_of``, ``State.column_of``: what stands for what                |
 | I, J                               | ``State.rows``, ``State.columns``; how many, in ``State.counts``         |
 | sum_j C^U(i, j), sum_i C^V(i, j)   | ``State.row_clicks``, ``State.column_clicks``                              |
 | n_l = 4 * 4^l log n                | ``exploration``; 16 for Rank1ElimKL                                        |
@@ -19,7 +19,7 @@ remaining position; what is eliminated is replaced by what eliminated it. Guaran
 being the least of the means of u and of v.
 
 A page has K positions, and the paper fills one. Here the others show the best-known items in order, those of the last stage;
-their clicks are not used, and the guarantee is not about them.
+their clicks are not used, and the guarantee does not cover them.
 """
 
 from __future__ import annotations
@@ -42,13 +42,13 @@ ROWS, COLUMNS, CURSOR, SIDE, FIXED, STAGE, MISSING = 0, 1, 2, 3, 4, 5, 6
 class State(NamedTuple):
     row_of: Ints  # (L,) h^U
     column_of: Ints  # (K,) h^V
-    rows: Ints  # (L,) I, then anything
-    columns: Ints  # (K,) J, then anything
+    rows: Ints  # (L,) I, then unused entries
+    columns: Ints  # (K,) J, then unused entries
     row_seen: Ints  # (L,)
     row_clicks: Ints  # (L,)
     column_seen: Ints  # (K,)
     column_clicks: Ints  # (K,)
-    order: Ints  # (L,) items as they were known at the end of the last stage, best first
+    order: Ints  # (L,) items by their estimates at the end of the last stage, best first
     scratch: Ints  # (K,)
     counts: Ints  # (7,) |I|, |J|; where the sweep is, over rows (0) or columns (1), its other side; l; answers to come
 
@@ -69,7 +69,7 @@ class KlState(NamedTuple):
 
 @inner
 def fill(state: Any, item: int, position: int, items: Ints) -> None:
-    """The item at the position, the best-known others in order around it."""
+    """Show the item at the position, and the best-known others in order around it."""
     n = 0
     for k in range(len(items)):
         if k == position:
@@ -150,7 +150,7 @@ def propensity(state: Any, before: Floats, slate: Buffer, marginal: Floats) -> f
             marginal[k] += share * (state.scratch[k] == slate.items[k])
             same &= state.scratch[k] == slate.items[k]
         joint += share * same
-    state.scratch[:] = 0  # so that states do not depend on who asked
+    state.scratch[:] = 0  # the state must not depend on this call
     return joint
 
 
@@ -205,7 +205,7 @@ class Rank1Elim(Ranker):
         return clicks / np.maximum(seen, 1) - radius, clicks / np.maximum(seen, 1) + radius
 
     def plan(self) -> None:
-        """The end of a stage: eliminate rows and columns, and ask for as much again and three times more."""
+        """End a stage: eliminate rows and columns, and ask for three times as many answers again."""
         state, counts = self.state, self.state.counts
         for active, stands, clicks, seen, many in (
             (state.rows, state.row_of, state.row_clicks, state.row_seen, ROWS),

@@ -2,12 +2,12 @@
 
 | paper                         | code                                                                      |
 |-------------------------------|---------------------------------------------------------------------------|
-| MAB_i, one a rank             | row i of every array of ``State``                                         |
+| MAB_i, one per rank           | row i of every array of ``State``                                         |
 | b_hat_i, what MAB_i selects   | ``slate.marks[i, 0]``                                                     |
 | b_i, what is shown            | b_hat_i, or a random other item if that is shown above already            |
 | f_it                          | 1 if b_i was clicked and is b_hat_i, else 0: the reward of MAB_i for b_hat_i |
 
-Inside stands UCB1 (Auer et al. 2002: mean + sqrt(2 log t / n)), KL-UCB (log t + 3 log log t) or Exp3 (Auer et al. 2002).
+Each bandit is UCB1 (Auer et al. 2002: mean + sqrt(2 log t / n)), KL-UCB (log t + 3 log log t) or Exp3 (Auer et al. 2002).
 Every position has a bandit of its own, so it believes nothing about the items above. Its guarantee, for Exp3, is against the
 best (1 - 1/e) share of what any ranking gets, also when users are not stochastic. No features.
 """
@@ -33,12 +33,12 @@ UCB1, KLUCB, EXP3 = 0, 1, 2
 KINDS = {"ucb1": UCB1, "klucb": KLUCB, "exp3": EXP3}
 KIND, ITEMS, CLOCK = 0, 1, 2
 SPAN = 128
-"""Rounds from one look at all arms to the next."""
+"""Number of rounds from one look at all arms to the next."""
 HUGE = 1e100
 
 
 class Weights(NamedTuple):
-    """Of Exp3, in blocks, so that a draw looks at about 2 sqrt(L) numbers; zeros fill up the last block."""
+    """The weights of Exp3, in blocks, so that a draw looks at about 2 sqrt(L) numbers; zeros fill up the last block."""
 
     each: Floats  # (K, B, S)
     block: Floats  # (K, B) their sums
@@ -132,9 +132,9 @@ def served(state: State, slate: Buffer) -> None:
 
 @hot
 def propensity(state: State, before: Floats, slate: Buffer, marginal: Floats) -> float:
-    """The product of what each bandit does given the items above: it chooses x, or one of them, and x is drawn in its stead.
+    """The product of what each bandit does given the items above: it chooses x, or one of them, and x is drawn instead.
 
-    The marginal probability below a random choice is a sum over all that might stand above: it is not known in closed form.
+    The marginal probability below a random choice is a sum over all that might be above: it has no closed form.
     """
     items, joint = state.counts[ITEMS], 1.0
     for k in range(len(marginal)):
@@ -160,16 +160,16 @@ def _chance(state: State, slate: Buffer, k: int, item: int) -> float:
 
 @inner
 def _keep_time(state: State) -> None:
-    """What the indices of this round depend on; now and then the blocks of all arms are played for the rounds to come.
+    """Set what the indices of this round depend on; at times, play the blocks of all arms for the coming rounds.
 
-    That is so every SPAN rounds, and where slates that copies have served took it beyond the rounds that were played for.
+    That happens every SPAN rounds, and when slates served by copies took it beyond the rounds that were played for.
     """
     t, arms = state.counts[CLOCK], state.arms
     times = arms.times
     times[LEVEL], times[X] = _moment(state, t)
     if t % SPAN == 1 or times[X] > times[AHEAD]:
         times[AHEAD] = _moment(state, t + SPAN)[1]
-        # Of the order by which a tangent of KL-UCB, made when all arms were last chosen, is too high; UCB1 has none.
+        # The order of magnitude by which a tangent of KL-UCB, made when all arms were last chosen, is too high; UCB1 has none.
         times[MARGIN] = min(1e-4 * (state.counts[ITEMS] / t) ** 2, 1e-2) if state.counts[KIND] == KLUCB else 0.0
         for k in range(arms.leader.shape[0]):
             for b in range(arms.leader.shape[1]):

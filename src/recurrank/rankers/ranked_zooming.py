@@ -16,7 +16,7 @@ A bandit is rewarded if its own choice was shown and clicked. Guarantee: against
 that depends on the dimension of the good part of the catalogue instead of L, if |mu(x) - mu(y)| <= D(x, y) whatever is shown
 above.
 
-Which active item covers an item is remembered (``cover``), and how far the farthest of those that it covers is (``reach``).
+``cover`` has the active item that covers each item, and ``reach`` the distance of the farthest item that each of these covers.
 Only when the radius of an active item gets smaller than that are items looked at.
 """
 
@@ -39,8 +39,8 @@ EXPLORATION, LOG, SCALE = 0, 1, 2
 
 class State(NamedTuple):
     features: Floats  # (L, d)
-    active: Ints  # (K, L) active items in the order of their activation, then anything
-    many: Ints  # (K,) how many
+    active: Ints  # (K, L) active items in the order of their activation, then unused entries
+    many: Ints  # (K,) how many of these
     seen: Ints  # (K, L)
     clicks: Ints  # (K, L)
     optimism: Floats  # (K, L) of active items
@@ -95,7 +95,7 @@ def _covered(state: State, k: int, item: int) -> bool:
 
 @rare
 def _uncover(state: State, k: int, x: int) -> None:
-    """The radius of x has got smaller: others cover what it does not any more, or it becomes active."""
+    """The radius of x has become smaller: others cover what it does not any more, or it becomes active."""
     radius, reach = _radius(state, k, x), 0.0
     _touch(state, k, x)
     state.reach[k, x] = 0.0
@@ -111,7 +111,7 @@ def _uncover(state: State, k: int, x: int) -> None:
 
 @hot
 def start(state: State) -> None:
-    """All items covered, in the catalogue's order."""
+    """Cover all items, in the catalogue's order."""
     for k in range(len(state.many)):
         for item in range(len(state.features)):
             if not _covered(state, k, item):
@@ -119,7 +119,7 @@ def start(state: State) -> None:
 
 
 @inner
-def _instead(state: State, k: int) -> int:
+def _substitute(state: State, k: int) -> int:
     """The position's best active item that is not shown yet; else the first such item."""
     best = -1
     for n in range(state.many[k]):
@@ -144,7 +144,7 @@ def rank(state: State, rng: np.random.Generator, slate: Buffer) -> None:
             if _better(state, k, state.active[k, n], chosen):
                 chosen = state.active[k, n]
         slate.marks[k, 0] = chosen
-        slate.items[k] = _instead(state, k) if state.shown[chosen] else chosen
+        slate.items[k] = _substitute(state, k) if state.shown[chosen] else chosen
         state.shown[slate.items[k]] = True
     for k in range(len(slate.items)):
         state.shown[slate.items[k]] = False

@@ -52,7 +52,7 @@ class Ranker(Configured):
         features: a matrix with one row per item, or a :class:`~recurrank.Catalogue`.
         positions: K, how many items to show.
         rounds: T, how many rounds are planned.
-        seed: of all its random choices; the same seed makes the same choices.
+        seed: the seed of all its random choices; the same seed makes the same choices.
 
     Attributes:
         catalogue: the items.
@@ -80,10 +80,10 @@ class Ranker(Configured):
     compiled: ClassVar[bool] = True
     """Whether numba compiled these functions; those of a plain Python class (``plain.py``) run in interpreted loops."""
     learns_any_order: ClassVar[bool] = False
-    """Whether it learns from orders that others chose. That helps rankers which try few items beside the best order; optimists
+    """Whether it learns from orders that others chose. That helps rankers which try few items besides the best order; optimists
     would fill whole slates with what such an order left out (docs/rollout.md)."""
     not_served: ClassVar[str] = ""
-    """Why a service cannot use it, where that is so."""
+    """Why a service cannot use it; empty if it can."""
     compiled_propensity: ClassVar[Callable[..., Any] | None] = None
     """propensity(state, before, slate, marginal) -> joint: see ``engines/propensity.py``; None: not known."""
     compiled_conditional: ClassVar[Callable[..., Any]] = follows
@@ -98,7 +98,7 @@ class Ranker(Configured):
     """Whether a slate may show fewer items than there are positions."""
     _state: Any
     _sharing: weakref.WeakSet[Ranker] | None = None
-    """The rankers that have this state in common until they change it, this one among them; None: nobody else has it."""
+    """The rankers that share this state until they change it, this one included; None: it is not shared."""
     _calls: Calls | None = None
 
     def __init__(self, features: ArrayLike | Catalogue, positions: int, rounds: int, seed: Seed) -> None:
@@ -126,7 +126,7 @@ class Ranker(Configured):
 
     @property
     def state(self) -> Any:
-        """What changes from round to round, as arrays that no other ranker has: a copy's are made when they are asked for."""
+        """What changes from round to round, as arrays that no other ranker has: a copy's are made when they are first read."""
         if self._sharing is not None:
             self._separate(self._sharing)
         return self._state
@@ -146,11 +146,11 @@ class Ranker(Configured):
 
     @property
     def calls(self) -> Calls:
-        """Its functions, to be called on its state and the arrays of a round that it has for this."""
-        state, known = self.state, self._calls
-        if known is None or known.state is not state or known.rng is not self.rng:
-            known = self._calls = Calls(type(self), state, self.rng, self._round, self.rules)
-        return known
+        """Its functions, to be called on its state and on its arrays of a round."""
+        state, calls = self.state, self._calls
+        if calls is None or calls.state is not state or calls.rng is not self.rng:
+            calls = self._calls = Calls(type(self), state, self.rng, self._round, self.rules)
+        return calls
 
     @functools.cached_property
     def identity(self) -> str:
@@ -159,21 +159,21 @@ class Ranker(Configured):
 
     def rank(self) -> Slate:
         """The next slate to show."""
-        items, marks, known = self._draw()
+        items, marks, probabilities = self._draw()
         ids = self.catalogue.ids
         named = None if ids is None else tuple(ids[item] for item in items)
-        return Slate(items, marks, self.served - 1, self.identity, named, *known)
+        return Slate(items, marks, self.served - 1, self.identity, named, *probabilities)
 
     def _draw(self) -> tuple[Ints, Ints, Any]:
-        """Items, marks and, where it can tell, the probabilities of the next slate, which is served."""
+        """Draw and serve the next slate: items, marks and, where it can tell, the probabilities."""
         self._settle()
         calls, drawn = self.calls, self._round
         with plainly():
             calls.loop(draw)(calls.drawing)
-        items, told = self.validated(drawn.slate.items).copy(), self.compiled_propensity is not None
-        known = (drawn.marginal.copy(), float(drawn.joint[0]), drawn.given.copy()) if told else ()
+        items, tells = self.validated(drawn.slate.items).copy(), self.compiled_propensity is not None
+        probabilities = (drawn.marginal.copy(), float(drawn.joint[0]), drawn.given.copy()) if tells else ()
         self.served += 1
-        return items, drawn.slate.marks.copy(), known
+        return items, drawn.slate.marks.copy(), probabilities
 
     def validated(self, items: Ints) -> Ints:
         """The items of a new slate; ValueError where a user's own algorithm repeats one or shows one that does not exist."""
@@ -202,16 +202,16 @@ class Ranker(Configured):
         return self._settle()
 
     def _once(self, function: str, slate: Slate) -> int:
-        """Call one of the functions that take in what became of a slate."""
+        """Call one of the functions that update the state after a slate."""
         self._round.slate.items[:], self._round.slate.marks[:] = slate.items, slate.marks
         calls = self.calls
         with plainly():
             return int(calls.loop(once)(getattr(calls, function)))
 
     def advance(self, loop: Callable[[Calls], tuple[int, bool]]) -> None:
-        """Let a loop play rounds with these functions, many more than methods could.
+        """Let a loop play rounds with these functions, much faster than the methods could.
 
-        It says how many slates it has served, and whether it stopped because a decision is due, which is then made.
+        It returns how many slates it has served, and whether it stopped because a decision is due, which is then made.
         """
         self._settle()
         served, self.due = loop(self.calls)
@@ -227,8 +227,8 @@ class Ranker(Configured):
     def estimate_propensity(self, slate: Slate, draws: int = 1000, seed: Seed = 0, **request: Any) -> tuple[Floats, Floats]:
         """How probable each item was at its position, and the standard error, from slates that a copy draws.
 
-        For algorithms that cannot say (``slate.propensity`` is None or has NaN). Ask before anything else is learned: the copy
-        draws as this ranker would now. ``request`` is what a ranker of requests was given for this slate.
+        For algorithms that cannot tell (``slate.propensity`` is None or has NaN). Call it before anything else is learned: the
+        copy draws as this ranker would now. ``request`` is what a ranker of requests was given for this slate.
         """
         self._belongs(slate, self.served)
         rng, hits = np.random.default_rng(sequence(seed, "propensity")), np.zeros(len(slate))
@@ -282,13 +282,13 @@ class Ranker(Configured):
     def copy(self, seed: Seed = None, *, into: Self | None = None) -> Self:
         """Another ranker that has learned the same, and takes this one's slates as well as its own.
 
-        It shares the catalogue and everything that never changes. The state is shared as well until one of the two changes it
-        or is asked for it, and then copied, unless the other is gone. In the memory of an earlier copy it is copied at once,
-        and so is the small state of a ranker of requests. Arrays that were taken from ``state`` before may belong to either:
-        take ``state`` anew after a copy.
+        It shares the catalogue and everything that never changes. The state is shared as well until one of the two changes or
+        reads it, and then copied, unless the other is gone. In the memory of an earlier copy it is copied at once, and so is
+        the small state of a ranker of requests. Arrays that were taken from ``state`` before may belong to either: read
+        ``state`` again after a copy.
 
         Args:
-            seed: of its random choices from here on; by default they are the ones that this ranker would make.
+            seed: the seed of its random choices from here on; by default it makes those that this ranker would make.
             into: an earlier copy that is not used any more, whose memory is taken over.
 
         """
@@ -319,7 +319,7 @@ class Ranker(Configured):
         return {}, dict(flatten(self.state, self.from_catalogue))
 
     def unpack(self, values: dict[str, Any], arrays: dict[str, np.ndarray[Any, Any]]) -> None:
-        """Become what was packed."""
+        """Restore what :meth:`pack` returned."""
         self.state = unflatten(self.state, self.from_catalogue, arrays)
 
     def _copied(self, into: Any) -> Any:
@@ -331,13 +331,13 @@ class Ranker(Configured):
         return self._state if self._sharing is None or len(self._sharing) == 1 else None
 
     def _answer_of(self, slate: Slate, clicks: ArrayLike, seen: ArrayLike | None) -> Bools:
-        """The clicks above the first position that was neither seen nor clicked; ValueError for what will not do."""
+        """The clicks above the first position that was neither seen nor clicked; ValueError for invalid arguments."""
         self._belongs(slate, self.served)
         clicked = as_booleans("clicks", clicks, len(slate))
         if seen is None:
             return clicked
-        there = clicked | as_booleans("seen", seen, len(slate))
-        return clicked if there.all() else clicked[: int(np.argmin(there))]
+        reached = clicked | as_booleans("seen", seen, len(slate))
+        return clicked if reached.all() else clicked[: int(np.argmin(reached))]
 
     def _belongs(self, slate: Slate, served: int) -> None:
         """ValueError unless it is one of the first ``served`` slates of this ranker or a copy of it."""
@@ -350,9 +350,9 @@ class Ranker(Configured):
     def _identify(self) -> str:
         """An identity shared only by rankers made in the same way: from the same options, seed and catalogue."""
         features, seed = self.catalogue.features, self._sequence
-        some = np.ascontiguousarray(features[:: max(1, len(features) // 1000)])
+        sample = np.ascontiguousarray(features[:: max(1, len(features) // 1000)])
         made_of = (self.name, features.shape, self.positions, self.rounds, self._options, seed.entropy, seed.spawn_key)
-        return hashlib.sha256(repr(made_of).encode() + some.tobytes()).hexdigest()[:16]
+        return hashlib.sha256(repr(made_of).encode() + sample.tobytes()).hexdigest()[:16]
 
     @classmethod
     def restore(cls, features: ArrayLike | Catalogue, **arguments: Any) -> Self:

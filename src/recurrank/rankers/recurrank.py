@@ -13,7 +13,7 @@ its first position), drops and orders them, splits where estimates are far apart
 | K = (k, ..., k + m - 1)        | ``Block.first`` (from 0) and ``Block.width``                           |
 | pi, and d in T(a)              | the design's ``weights``, and ``value`` (its largest leverage, D)      |
 | T(a)                           | ``Block.visits``; ``State.short`` is what is left of it                |
-| D = {(beta, zeta)}             | ``Block.visits`` and ``State.clicks`` a explored item                  |
+| D = {(beta, zeta)}             | ``Block.visits`` and ``State.clicks`` of each explored item            |
 | V, S, theta_hat = V^+ S        | ``_estimate``                                                          |
 | epsilon_i, u_i, A_i, K_i       | ``engines/splitting.py``; what is asked for: ``engines/asking.py``     |
 
@@ -92,7 +92,7 @@ def rank(state: State, rng: np.random.Generator, slate: Buffer) -> None:
 
 @hot
 def learn(state: State, slate: Buffer, clicks: Bools) -> bool:
-    """Lines 4-5: one more (beta, zeta) for each block that is still the one that asked. True when a block has all."""
+    """Lines 4-5: one more (beta, zeta) for each block that is still open. True when a block has all its answers."""
     due, learned = False, 0
     for i in range(len(slate.marks)):
         if slate.marks[i, 0] < 0:
@@ -106,7 +106,7 @@ def learn(state: State, slate: Buffer, clicks: Bools) -> bool:
             state.counts[SURPLUS] += state.short[entry] == 0
             answered(state, b, entry)
             continue
-        if state.out[entry] > 0:  # one answer less is missing and one slate less is out: as much is left to ask for
+        if state.out[entry] > 0:  # one answer fewer is missing and one slate fewer is out: as many are left to request
             state.out[entry] -= 1
         else:
             state.left[entry] -= 1
@@ -169,11 +169,11 @@ class RecurRank(Restocking):
     ) -> None:
         options = {"delta": delta, "design": design, "elimination": elimination, "tolerance": tolerance}
         believed = self._settings(features, positions, rounds, seed, prior, **options)
-        # "started by calling RecurRank(1, L, (1, ..., K)) where the order of L is random". Only its first K places matter,
+        # "started by calling RecurRank(1, L, (1, ..., K)) where the order of L is random". Only its first K items matter,
         # and it may be any order: a first slate of explored items, which differ as much as items can, cannot be all bad.
         members = self._whole()
         explored, visits = self._design(members, len(self.catalogue), 1)
-        leaders = self._some(explored) if believed is None else self._best_by(believed)
+        leaders = self._random_leaders(explored) if believed is None else self._best_by(believed)
         block = self._open(0, 1, 0, leaders, members, (explored, visits), parent=None)
         self._blocks: list[Block] = [block]
         self._next_id = 1
@@ -230,9 +230,9 @@ class RecurRank(Restocking):
         return other
 
     def begin_with(self, stock: Stock) -> None:
-        """Blocks above the first one that an item leaves go on; what is below is one block, in phase 1, of all other items.
+        """Keep the blocks above the first one that loses an item; open one block of all other items, in phase 1, below them.
 
-        So is everything when items come or change: they compete for every position. Its first order is what was shown last.
+        If items come or change, all items are in that block: they compete for every position. It begins with the last order.
         """
         same, kept = self.unchanged(stock), list[Block]()
         if len(same) == len(stock):  # items left, none came
@@ -257,18 +257,18 @@ class RecurRank(Restocking):
         self._blocks, self.state = kept, assembled(kept, carried, self.feedback)
 
     def _whole(self) -> NDArray[np.int32] | None:
-        """The members of a block of all items: None where that is all there are rows of."""
+        """The members of a block of all items: None if every row is an item."""
         return self.catalogue.alive.astype(np.int32) if isinstance(self.catalogue, Stock) else None
 
     def _best_by(self, prior: Prior) -> Ints:
-        """The K best items by what is believed, in order."""
+        """The K best items by the prior, in order."""
         best, members = Best(self.positions), self._whole()
         products(self._rows(members), prior.theta(), ESTIMATE_DECIMALS, best)
-        places = best.found()[0].astype(np.int64)
-        return places if members is None else members[places].astype(np.int64)
+        indices = best.found()[0].astype(np.int64)
+        return indices if members is None else members[indices].astype(np.int64)
 
-    def _some(self, explored: Ints) -> Ints:
-        """K items in random order, explored ones as far as there are so many."""
+    def _random_leaders(self, explored: Ints) -> Ints:
+        """K items in random order: explored ones, then others if these are too few."""
         return self._filled([int(item) for item in self.rng.permutation(explored)], self._whole(), self.positions)
 
     def _filled(self, chosen: list[int], members: NDArray[np.int32] | None, wanted: int) -> Ints:
@@ -301,7 +301,7 @@ class RecurRank(Restocking):
         return Block(identity, key, phase, first, len(leaders), leaders, members, size, *plan, above[0], self.served)
 
     def _design(self, members: NDArray[np.int32] | None, size: int, phase: int) -> tuple[Ints, Ints]:
-        """Lines 1-3: a design on the items, which of them to try and how often; nothing where there is nothing to find out."""
+        """Lines 1-3: a design on the items, which of them to try and how often; empty where there is nothing to find out."""
         rows = self._rows(members)
         if size == 1 or not (rows.scales() >= SMALLEST_SCALE).any():
             return np.empty(0, np.int64), np.empty(0, np.int64)
@@ -312,8 +312,8 @@ class RecurRank(Restocking):
         value = design.value if best else design.rank  # deviations.md, "the spanner's visits"
         wanted = value * design.weights / (2 * _precision(phase) ** 2) * math.log(size / delta)
         often = np.argsort(-wanted, kind="stable")  # the most wanted first: the draw finds them first
-        places = design.support[often]
-        explored = places if members is None else members[places].astype(np.int64)
+        indices = design.support[often]
+        explored = indices if members is None else members[indices].astype(np.int64)
         return explored, np.ceil(np.minimum(wanted[often], 2.0**52)).astype(np.int64)
 
     def _rows(self, members: NDArray[np.int32] | None) -> Rows:
@@ -336,13 +336,13 @@ class RecurRank(Restocking):
         """Lines 5-8 up to the recursion: theta_hat, and each part's leaders and members."""
         theta = self._estimate(block, clicks)
         best = Best(block.width)
-        # Rounded, so that what is equal but for the last bits is equal, and the same on every machine.
+        # Rounded, so that the last bits decide nothing, and results are the same on every machine.
         estimates = products(self._rows(block.members), theta, ESTIMATE_DECIMALS, best)
         parts = split(estimates, best.found()[0], _precision(block.phase), self.elimination)
         if block.members is not None:
-            parts = [(block.members[leaders].astype(np.int64), block.members[places]) for leaders, places in parts]
+            parts = [(block.members[leaders].astype(np.int64), block.members[indices]) for leaders, indices in parts]
         everything = len(self.catalogue) if block.members is None else -1
-        return theta, [(leaders, None if len(places) == everything else places) for leaders, places in parts]
+        return theta, [(leaders, None if len(members) == everything else members) for leaders, members in parts]
 
     @one_thread()
     def _estimate(self, block: Block, clicks: Ints) -> Floats:

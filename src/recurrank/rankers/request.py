@@ -16,21 +16,21 @@ from recurrank.slate import Slate
 LARGEST = 1e30
 """The largest feature, number of a context, or product of both: learning adds up squares of them, and products of such sums."""
 Name = Hashable
-"""What a request calls an item: its id in the catalogue, the id given with its features, or its row."""
+"""How a request names an item: its id in the catalogue, the id given with its features, or its row."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class RequestSlate(Slate):
-    """The slate of a request. It carries all that learning needs of what was shown, whatever becomes of the items.
+    """The slate of a request. It carries all that learning needs, even if the items change or leave.
 
     Attributes:
         items: rows of the features that the request brought, or indices of the catalogue; one per position shown.
-        features: what was known of the items shown, one row per position; shape (positions, d).
+        features: those of the items shown, one row per position; shape (positions, d).
         free: False where the item was pinned.
         segment: the segment that the request named, or None.
         done: 0 the best-known order, 1 the order of a sample, 2 a disputed item first.
-        change: what this did to the account of exploration.
-        names: what the request calls the items shown.
+        change: by how much this changed the account of exploration.
+        names: the request's names of the items shown.
 
     """
 
@@ -59,17 +59,17 @@ class RequestSlate(Slate):
 
     @classmethod
     def unpack(cls, packed: Mapping[str, Any]) -> Self:
-        """The slate that was packed."""
+        """The slate from what :meth:`pack` returned."""
         items = np.array(packed["items"], np.int64)
         free = np.ones(len(items), np.bool_)
         free[packed["pinned"]] = False
         features = np.frombuffer(packed["features"], "<f8").reshape(len(items), -1).astype(np.float64)
-        names, known = tuple(packed["names"]), packed.get("propensity")
+        names, propensity = tuple(packed["names"]), packed.get("propensity")
         return cls(
             items=items, marks=np.full((len(items), 2), -1, np.int64), number=packed["number"], ranker=packed["ranker"],
             ids=ids_of(names), features=features, free=free, segment=packed["segment"], done=packed["done"],
-            change=packed["change"], names=names, propensity=None if known is None else np.array(known, np.float64),
-            joint=packed.get("joint"),
+            change=packed["change"], names=names, joint=packed.get("joint"),
+            propensity=None if propensity is None else np.array(propensity, np.float64),
         )  # fmt: skip
 
 
@@ -82,17 +82,17 @@ _COUNTED: Ints = np.arange(10_000)
 
 
 def counted(many: int) -> Ints:
-    """0, 1, 2, ...: so many, to be read only. Short ones are shared: making one lets other threads run in between."""
+    """The first ``many`` of 0, 1, 2, ..., read-only. Short arrays are shared: making one lets other threads run in between."""
     return _COUNTED[:many] if many <= len(_COUNTED) else np.arange(many)
 
 
 class Offered(NamedTuple):
     """The candidates of a request."""
 
-    names: Sequence[Name]  # what the request calls them
-    places: Ints  # (n,) their numbers in ``slate.items``
+    names: Sequence[Name]  # as the request has them
+    items: Ints  # (n,) their numbers in ``slate.items``
     features: Floats  # of these candidates, among others
-    rows: Ints  # (n,) where they stand in the features
+    rows: Ints  # (n,) their rows of the features
 
     def with_features(self, features: Floats) -> Offered:
         """The same candidates with other features, one row each."""
@@ -100,11 +100,11 @@ class Offered(NamedTuple):
 
 
 class Choice(NamedTuple):
-    """Who stands at the free positions of a slate."""
+    """The candidates at the free positions of a slate."""
 
-    chosen: Ints  # (m,) candidates, counted from 0
+    chosen: Ints  # (m,) indices of candidates
     done: int = 0  # see RequestSlate
-    marginal: Floats | None = None  # (m,) how probable each was there; None where that is certain or not told
+    marginal: Floats | None = None  # (m,) how probable each was there; None if certain or not told
     joint: float = 1.0  # and all of them
 
 
@@ -124,25 +124,25 @@ class Answered(NamedTuple):
 
 
 class Rules(NamedTuple):
-    """Who may stand where: the candidates that are neither excluded nor pinned, the positions for them, and what is pinned."""
+    """Which candidates may be shown where: those neither excluded nor pinned, the positions for them, and what is pinned."""
 
-    rows: Ints  # (n,) free candidates, as places in the request
+    rows: Ints  # (n,) free candidates, as indices in the request
     slots: Ints  # (m,) positions for them
-    pinned: dict[int, int]  # position -> place in the request
+    pinned: dict[int, int]  # position -> index in the request
     size: int  # positions shown
     all: bool = False  # whether every candidate may stand at every position
 
 
 def rules(names: Sequence[Name], exclude: Sequence[Name], pin: Mapping[int, Name], positions: int) -> Rules:
-    """ValueError, in one line, unless the rules can be followed."""
+    """The rules of a request; a one-line ValueError if they cannot be followed."""
     if not exclude and not pin:
         size = min(positions, len(names))
         return Rules(counted(len(names)), counted(size), {}, size, all=True)
-    places = {name: place for place, name in enumerate(names)}
-    out = {places[name] for name in as_set("exclude", exclude) if name in places}  # others are left out already
-    pinned = _pinned(pin, places, out, positions)
+    indices = {name: index for index, name in enumerate(names)}
+    out = {indices[name] for name in as_set("exclude", exclude) if name in indices}  # others are left out already
+    pinned = _pinned(pin, indices, out, positions)
     taken = out | set(pinned.values())
-    rows = np.array([place for place in range(len(names)) if place not in taken], np.int64)
+    rows = np.array([index for index in range(len(names)) if index not in taken], np.int64)
     size = min(positions, len(rows) + len(pinned))
     beyond = [k for k in pinned if k >= size]
     if beyond:
@@ -151,19 +151,19 @@ def rules(names: Sequence[Name], exclude: Sequence[Name], pin: Mapping[int, Name
     return Rules(rows, slots, pinned, size)
 
 
-def _pinned(pin: Mapping[int, Name], places: dict[Name, int], out: set[int], positions: int) -> dict[int, int]:
+def _pinned(pin: Mapping[int, Name], indices: dict[Name, int], out: set[int], positions: int) -> dict[int, int]:
     as_set("pin", pin.values())
     pinned: dict[int, int] = {}
     for position, name in pin.items():
         if isinstance(position, bool) or not isinstance(position, int | np.integer) or not 0 <= position < positions:
             raise ValueError(f"pin: {position!r} is not a position; give one from 0 to {positions - 1}")
-        if name not in places:
+        if name not in indices:
             raise ValueError(f"pin: {name!r} is not among the candidates; pin one of them")
-        if places[name] in out:
+        if indices[name] in out:
             raise ValueError(f"pin: {name!r} is excluded too; pin it or exclude it")
-        if places[name] in pinned.values():
+        if indices[name] in pinned.values():
             raise ValueError(f"pin: {name!r} is pinned twice; a slate shows each item once")
-        pinned[int(position)] = places[name]
+        pinned[int(position)] = indices[name]
     return pinned
 
 
@@ -194,7 +194,7 @@ def as_context(context: ArrayLike | None, size: int) -> Floats:
 
 
 def _floats(field: str, values: ArrayLike, wrong: str) -> Floats:
-    """Numbers; what is not, or complex, is ``wrong``."""
+    """The values as numbers; ValueError with the message ``wrong`` for anything else, also for complex ones."""
     try:
         array = np.asarray(values)
         if array.dtype.kind == "c":
@@ -239,9 +239,9 @@ def distinct(field: str, names: Sequence[Name]) -> None:
     """ValueError if a name is repeated."""
     if len(as_set(field, names)) < len(names):
         seen: set[Name] = set()
-        for place, name in enumerate(names):
+        for index, name in enumerate(names):
             if name in seen:
-                raise ValueError(f"{field}[{place}]: {name!r} is repeated; name each one once")
+                raise ValueError(f"{field}[{index}]: {name!r} is repeated; name each one once")
             seen.add(name)
 
 
@@ -250,8 +250,8 @@ def as_set(field: str, names: Collection[Name]) -> set[Name]:
     try:
         return set(names)
     except TypeError:
-        place, name = next((place, name) for place, name in enumerate(names) if not _is_hashable(name))
-        raise ValueError(f"{field}[{place}]: {name!r} is not an id; give strings or numbers") from None
+        index, name = next((index, name) for index, name in enumerate(names) if not _is_hashable(name))
+        raise ValueError(f"{field}[{index}]: {name!r} is not an id; give strings or numbers") from None
 
 
 def _is_hashable(name: object) -> bool:
@@ -289,7 +289,7 @@ def listed(field: str, names: Iterable[Name]) -> list[Name]:
 
 
 def as_pins(pin: Mapping[int, Name] | None) -> Mapping[int, Name]:
-    """What is pinned where; ValueError for anything but a mapping."""
+    """The pinned items by position; ValueError for anything but a mapping."""
     if pin is not None and not isinstance(pin, Mapping):
         raise ValueError(f"pin: {pin!r} is not a mapping; give {{position: item}}, positions counted from 0")
     return pin or {}

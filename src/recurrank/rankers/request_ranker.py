@@ -42,7 +42,7 @@ from recurrank.rankers.stock import Stock
 from recurrank.slate import Slate
 
 LARGE = 1024
-"""With more items than this, the whole catalogue is ranked by way of a shortlist."""
+"""With more items than this, the whole catalogue is ranked from a shortlist."""
 SPARE = 10
 """How many items a request may exclude and pin before it reads the whole catalogue."""
 
@@ -55,7 +55,7 @@ Interactions = Annotated[
 
 
 class RequestRanker(Ranker):
-    """A ranker whose every request may bring candidates of its own. Subclasses are the algorithms.
+    """A ranker in which every request may bring its own candidates. Subclasses are the algorithms.
 
     The state of an algorithm has at least ``features`` (of the catalogue), ``short`` (the items that matter when the whole of
     it is ranked), ``account`` (of exploration) and ``work``.
@@ -66,9 +66,9 @@ class RequestRanker(Ranker):
     compiled_take: ClassVar[Callable[..., Any]]
     """take(state, shown, clicks) -> bool: learn from a slate; True when a decision is due."""
     tells: ClassVar[bool] = False
-    """Whether it can say how probable a slate was."""
+    """Whether it can tell how probable a slate was."""
     by_decisions: ClassVar[bool] = False
-    """Whether answers change what is shown only when a decision is made, besides what the account of exploration allows."""
+    """Whether answers change what is shown only by decisions and by the account of exploration."""
     uses_features = True
     from_catalogue: ClassVar[tuple[str, ...]] = ("features", "work")
 
@@ -78,11 +78,11 @@ class RequestRanker(Ranker):
         self, features: ArrayLike | Catalogue | None, dim: int | None, positions: int, rounds: int, seed: Seed, context: int,
         interactions: str,
     ) -> None:  # fmt: skip
-        """What all of them are made with."""
+        """Begin with what all of them are made with."""
         if features is None and dim is None:
             raise ValueError("dim: missing; give a catalogue, or how many features a candidate has")
         stock = Stock.empty(as_count("dim", dim)) if features is None else Stock.of(as_catalogue(features))
-        if not isinstance(features, Stock):  # whose items were checked when they came
+        if not isinstance(features, Stock):  # a stock's items were checked when they came
             bounded("features", stock.features, LARGEST)
         self.short_slates = features is None or isinstance(features, Stock)
         Ranker.__init__(self, stock, positions, rounds, seed)
@@ -90,7 +90,7 @@ class RequestRanker(Ranker):
             raise ValueError(f"dim: {dim} is not the {stock.dim} features of the catalogue; leave it out")
         _, self.context, self.interactions = self.record(dim=dim, context=context, interactions=interactions)
         self.segments: dict[str | None, int] = {None: 0}
-        self.decisions = 0  # made since it was made or loaded
+        self.decisions = 0  # their number since it was made or loaded
 
     def rank(
         self,
@@ -111,10 +111,10 @@ class RequestRanker(Ranker):
             features: one row per candidate; ``slate.items`` are rows of it.
             candidates: ids of the catalogue (indices where it has no ids); or, with ``features``, what to call its rows.
             context: of the visitor, where the ranker was made with one.
-            segment: a name for requests that are learned about apart: the device, for example, by which ``anchored`` learns
+            segment: a name for requests that are learned separately: the device, for example, by which ``anchored`` learns
                 examination; for ``club-cascade`` the user.
             exclude: candidates that must not be shown.
-            pin: what must stand at which position, counted from 0.
+            pin: the candidate that must be shown at each of these positions, counted from 0.
             positions: how many positions to fill, at most the ranker's.
             explore: the share of the usual exploration that is allowed, from 0 to 1.
             propensity: whether to compute how probable the slate was, where the algorithm can tell.
@@ -132,13 +132,13 @@ class RequestRanker(Ranker):
         )  # fmt: skip
 
     def _whole_slate(self) -> RequestSlate:
-        """Of the whole catalogue, by the functions that simulations call."""
+        """A slate of the whole catalogue, by the functions that simulations call."""
         self._settle()
         before = float(self.state.account[0])
-        items, marks, known = self._draw()
+        items, marks, probabilities = self._draw()
         change, by_index = float(self.state.account[0]) - before, self.catalogue.names
         names = tuple([by_index[item] for item in items.tolist()])
-        propensity, joint, conditional = known or (None, None, None)
+        propensity, joint, conditional = probabilities or (None, None, None)
         slate = object.__new__(
             RequestSlate
         )  # its constructor, which sets one attribute after the other, takes as long as drawing
@@ -163,7 +163,7 @@ class RequestRanker(Ranker):
         explore: float = 1.0,
         propensity: bool = True,
     ) -> Answered:
-        """What :meth:`rank` would show, for those who keep track of slates themselves; the arguments are the same."""
+        """What :meth:`rank` would show, for callers that track slates themselves; the arguments are the same."""
         self._settle()
         size, share = as_positions(positions, self.positions), as_share("explore", explore)
         exclude, pin = listed("exclude", exclude), as_pins(pin)
@@ -195,13 +195,13 @@ class RequestRanker(Ranker):
         if not len(stock):
             raise ValueError("features: missing; the ranker has no items, so a request has to bring its candidates' features")
         if candidates is None:
-            places = self._without_scanning(exclude, pin)
-            return Offered([stock.names[place] for place in places.tolist()], places, stock.features, places)
+            items = self._without_scanning(exclude, pin)
+            return Offered([stock.names[item] for item in items.tolist()], items, stock.features, items)
         names = listed("candidates", candidates)
-        places = stock.places("candidates", names)
-        if not len(places):
+        items = stock.indices_of("candidates", names)
+        if not len(items):
             raise ValueError("candidates: none; name at least one")
-        return Offered(names, places, stock.features, places)
+        return Offered(names, items, stock.features, items)
 
     def _without_scanning(self, exclude: list[Name], pin: Mapping[int, Name]) -> Ints:
         """The items that can be shown to a request for the whole catalogue: those of the shortlist, and the pinned ones.
@@ -228,14 +228,14 @@ class RequestRanker(Ranker):
         if not allowed.all:
             shown, marginal = np.empty(allowed.size, np.int64), np.ones(allowed.size)
             shown[slots] = allowed.rows[choice.chosen]
-            for position, place in allowed.pinned.items():
-                shown[position] = place
+            for position, index in allowed.pinned.items():
+                shown[position] = index
             if choice.marginal is not None:
                 marginal[slots] = choice.marginal
         names = offered.names
         self.served += 1
         return Answered(
-            [names[place] for place in shown.tolist()], offered.places.take(shown),
+            [names[index] for index in shown.tolist()], offered.items.take(shown),
             offered.features.take(offered.rows.take(shown), axis=0),
             sorted(allowed.pinned), segment, choice.done, float(account[0]) - before, marginal if tells else None,
             choice.joint if tells else None, len(names),
@@ -252,7 +252,7 @@ class RequestRanker(Ranker):
         )  # fmt: skip
 
     def _choose(self, features: Floats, rows: Ints, slots: Ints, share: float, tell: bool) -> Choice:
-        """Who stands at these positions, of candidates that are rows of the features; ``tell``: how probable was that?"""
+        """Candidates, which are ``rows`` of the features, for these positions; if ``tell``, also how probable that was."""
         chosen = np.zeros(len(slots), np.int64)
         done, _ = type(self).compiled_choose(self.state, self.rng, features, rows, len(rows), slots, share, chosen)
         return Choice(chosen, done)
@@ -289,16 +289,16 @@ class RequestRanker(Ranker):
         self.served += 1
 
     def drop(self, slate: Slate) -> None:
-        """Say that a slate will never be answered, of which nothing follows."""
+        """Say that a slate will never be answered, which changes nothing."""
         self._belongs(slate, self.served)
 
     def _belongs(self, slate: Slate, served: int) -> None:
         own = isinstance(slate, RequestSlate) and slate.ranker == self.identity and slate.features.shape[1] == self.width
         if not own or slate.number >= served:
-            super()._belongs(slate, 0)  # which says why
+            super()._belongs(slate, 0)  # which raises the error
 
     def resume(self) -> None:
-        """What is shown from now on may be chosen by another (a roll-out has changed its mode): estimate soon, and often."""
+        """Estimate soon and often: another may choose the slates from now on (a roll-out has changed its mode)."""
 
     def _settle(self) -> None:
         if self.due:
@@ -311,15 +311,15 @@ class RequestRanker(Ranker):
         return joint_size(self.catalogue.dim, self.context, self.interactions)
 
     def add(self, ids: Sequence[Name], features: ArrayLike) -> None:
-        """New items for the catalogue; ValueError, and no change, if one is there already."""
+        """Add items to the catalogue; ValueError, and no change, if one is there already."""
         self._change(self.catalogue.added(ids, features))
 
     def update(self, ids: Sequence[Name], features: ArrayLike) -> None:
-        """Other features for items of the catalogue."""
+        """Change the features of items of the catalogue."""
         self._change(self.catalogue.updated(ids, features))
 
     def remove(self, ids: Iterable[Name]) -> None:
-        """Items leave the catalogue, and are not shown again."""
+        """Remove items from the catalogue; they are not shown again."""
         self.restock(self.catalogue.removed(ids))
 
     def _change(self, stock: Stock) -> None:
@@ -328,11 +328,11 @@ class RequestRanker(Ranker):
 
     def check_scale(self, stock: Stock) -> None:
         """ValueError if an item that is new or changed has larger features than can be learned from."""
-        known, features = self.catalogue.features, stock.features
+        before, features = self.catalogue.features, stock.features
         if largest_of(features) <= LARGEST:
             return
         for row in np.flatnonzero(~(np.abs(features) <= LARGEST).all(axis=1)).tolist():
-            if row >= len(known) or not np.array_equal(known[row], features[row]):
+            if row >= len(before) or not np.array_equal(before[row], features[row]):
                 raise ValueError(
                     f"features: {largest_of(features[row]):g}, of {stock.names[row]!r}, is larger than {LARGEST:g}; "
                     "give it in another unit"
@@ -349,7 +349,7 @@ class RequestRanker(Ranker):
         return self.catalogue.features if not self.context else np.zeros((0, self.width))
 
     def _shortlist(self) -> None:
-        """The items that matter until the next estimate, all where they are few.
+        """Find the items that matter until the next estimate, all if they are few.
 
         Rounds rank by one of a few vectors, so that the best K under each of these are all that can be shown: the union of
         those lists gives the same slates as the whole catalogue. They are longer by SPARE, for requests that leave some out.
@@ -364,11 +364,11 @@ class RequestRanker(Ranker):
         self.make_room(len(items))
 
     def _vectors(self) -> Floats | None:
-        """All that the coming rounds may rank by, the constant's coefficient first; None where nobody knows."""
+        """All that the coming rounds may rank by, the constant's coefficient first; None if unknown."""
         return None
 
     def make_room(self, candidates: int) -> None:
-        """Room for requests of so many candidates."""
+        """Make room for requests of so many candidates."""
         if candidates > len(self.state.work.score):
             self.state = self.state._replace(work=self._work(2 * candidates))
 
@@ -381,7 +381,7 @@ class RequestRanker(Ranker):
         return segment
 
     def index_of(self, segment: str | None) -> int:
-        """The number of a segment; most algorithms make no difference."""
+        """The index of a segment; most algorithms do not distinguish them."""
         return 0
 
     def copy(self, seed: Seed = None, *, into: Self | None = None) -> Self:

@@ -17,23 +17,23 @@ from recurrank.rankers.request import Name
 from recurrank.rankers.stock import Stock
 
 TIMES, LARGEST = 1e6, 1e100
-"""How many times as large as those before the features of an item that comes may be, and how large where all were zero. What is
-known about items is moved to coordinates in which all are of one size."""
+"""A new item's features are at most TIMES as large as all before, or LARGEST if those were zero: what was learned is moved to
+coordinates in which all items are of one size."""
 
 
 class Restocking(Ranker):
     """A ranker whose catalogue may change. An algorithm says in ``begin_with`` what it keeps."""
 
     def add(self, ids: Sequence[Name], features: ArrayLike) -> None:
-        """New items for the catalogue; ValueError, and no change, if one is there already."""
+        """Add items to the catalogue; ValueError, and no change, if one is there already."""
         self._change(Stock.of(self.catalogue).added(ids, features))
 
     def update(self, ids: Sequence[Name], features: ArrayLike) -> None:
-        """Other features for items of the catalogue."""
+        """Change the features of items of the catalogue."""
         self._change(Stock.of(self.catalogue).updated(ids, features))
 
     def remove(self, ids: Iterable[Name]) -> None:
-        """Items leave the catalogue, and are not shown again; ValueError, and no change, if fewer are left than positions."""
+        """Remove items, which are not shown again; ValueError, and no change, if fewer are left than positions."""
         self._change(Stock.of(self.catalogue).removed(ids))
 
     def _change(self, stock: Stock) -> None:
@@ -51,10 +51,10 @@ class Restocking(Ranker):
         return self.catalogue.alive if isinstance(self.catalogue, Stock) else np.arange(len(self.catalogue))
 
     def restock(self, stock: Stock) -> None:
-        """Rank the items of this stock from now on, which is shared, not copied; ValueError if they are too few."""
+        """Rank the items of this stock, which is shared, not copied, from now on; ValueError if they are too few."""
         if len(stock) < self.positions:
             raise ValueError(f"ids: {len(stock)} items would be left for {self.positions} positions; leave at least as many")
-        self.identity  # noqa: B018  # of the catalogue that it was made on
+        self.identity  # noqa: B018  # computed now, from the first catalogue
         self._settle()
         self.begin_with(stock)
 
@@ -76,12 +76,12 @@ class Restocking(Ranker):
     def carried(self, marks: Ints) -> Ints:
         """The marks of a slate from before a change of items, as a slate of today would have them; by default the same.
 
-        Whoever knows that the items at its first positions are still the ones that it showed may learn from it by these.
+        A caller who knows that the items at its first positions are still those that it showed may learn from it by these.
         """
         return marks
 
     def unchanged(self, stock: Stock) -> Ints:
-        """The indices of the items that are in this stock as they are here, ascending."""
+        """The indices of the items that are the same in this stock, ascending."""
         both = np.intersect1d(stock.alive, self.alive)
         same: Ints = both[(stock.features[both] == self.catalogue.features[both]).all(axis=1)]
         return same

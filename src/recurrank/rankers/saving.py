@@ -3,7 +3,7 @@
     magic (10 bytes)  version (2)  length of the header (8)  header (JSON)  arrays, end to end  SHA-256 of all before (32)
 
 The header names the algorithm, what it was made with, the catalogue's fingerprint, the state of the random stream and
-the type, shape and place of every array.
+the name, type and shape of every array, in order.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ _DIGEST = 32
 
 
 def save(ranker: Ranker) -> bytes:
-    """All of a ranker but its catalogue; ValueError if the catalogue's features were changed meanwhile."""
+    """All of a ranker but its catalogue; ValueError if the catalogue's features have been changed."""
     ranker.catalogue.check()
     values, arrays = ranker.pack()
-    places, body = [], []
+    layout, body = [], []
     for name, array in arrays.items():
-        places.append([name, array.dtype.str, list(array.shape)])
+        layout.append([name, array.dtype.str, list(array.shape)])
         body.append(np.ascontiguousarray(array).tobytes())
     header = json.dumps(
         {
@@ -47,7 +47,7 @@ def save(ranker: Ranker) -> bytes:
             "served": ranker.served,
             "random": ranker.rng.bit_generator.state,
             "values": values,
-            "arrays": places,
+            "arrays": layout,
         },
         sort_keys=True,
     ).encode()
@@ -93,7 +93,7 @@ def load(blob: bytes, features: ArrayLike | Catalogue | None = None) -> Ranker:
 
 
 def _advice(catalogue: Catalogue, wanted: str) -> str:
-    """What to load it with instead, if that can be found out."""
+    """What to load it with instead, if that can be determined."""
     features, ids = catalogue.features, catalogue.ids
     other = np.dtype(np.float64 if features.dtype == np.float32 else np.float32)
     if features.nbytes <= COPIED and len(features):
@@ -123,9 +123,9 @@ def _open(blob: bytes) -> tuple[dict[str, Any], memoryview]:
     return header, memoryview(blob)[_HEAD + length : -_DIGEST]
 
 
-def _arrays(places: list[list[Any]], body: memoryview) -> dict[str, np.ndarray[Any, Any]]:
+def _arrays(layout: list[list[Any]], body: memoryview) -> dict[str, np.ndarray[Any, Any]]:
     arrays, start = {}, 0
-    for name, dtype, shape in places:
+    for name, dtype, shape in layout:
         count = int(np.prod(shape, dtype=np.int64))
         arrays[name] = np.frombuffer(body, dtype=dtype, count=count, offset=start).reshape(shape).copy()
         start += arrays[name].nbytes

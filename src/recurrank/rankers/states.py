@@ -42,16 +42,16 @@ def unflatten(like: Any, shared: tuple[str, ...], arrays: dict[str, np.ndarray[A
 def copied(state: Any, shared: tuple[str, ...], into: Any = None, tracked: tuple[str, ...] = ()) -> Any:
     """A state with arrays of its own but for the ``shared`` fields, in the memory of ``into`` where that has room.
 
-    It is ``into`` itself where all of it has. Of ``tracked`` tables, which have a field ``changes`` beside them, only what
-    differs is copied there.
+    The result is ``into`` itself where all of it has. Of ``tracked`` tables, which have a field ``changes`` next to them,
+    only what differs is copied there.
     """
     parts, changes = [], []
-    for place, name in enumerate(type(state)._fields):
-        part, room = state[place], None if into is None else into[place]
+    for index, name in enumerate(type(state)._fields):
+        part, room = state[index], None if into is None else into[index]
         if name in shared:
             parts.append(part)
         elif isinstance(part, Changes):
-            changes.append(place)
+            changes.append(index)
             parts.append(part)
         elif isinstance(part, tuple):
             parts.append(copied(part, shared, room, tracked))
@@ -63,8 +63,8 @@ def copied(state: Any, shared: tuple[str, ...], into: Any = None, tracked: tuple
             else:
                 np.copyto(room, part)
             parts.append(room)
-    for place in changes:  # when the tables have been copied
-        parts[place] = copied_changes(state[place], None if into is None else into[place])
+    for index in changes:  # after the tables have been copied
+        parts[index] = copied_changes(state[index], None if into is None else into[index])
     return made_of(type(state), parts, into)
 
 
@@ -75,7 +75,7 @@ def made_of(kind: type[Any], parts: list[Any], into: Any) -> Any:
 
 
 def finite(state: Any) -> Any:
-    """The state; ValueError if what it has learned are not all numbers."""
+    """The state; ValueError unless all that it has learned is finite."""
     if not all(np.isfinite(part).all() for part in (state.moments, state.sums, state.theta)):
         raise ValueError("saved ranker: it has learned from features that were too large to add up; learn anew")
     return state

@@ -1,8 +1,8 @@
-"""Items that come and go: a catalogue each of whose items keeps its index for as long as it is there.
+"""Items that come and go: a catalogue in which every item keeps its index until it is removed.
 
-A stock never changes; ``added``, ``updated`` and ``removed`` give another one, so that copies of a ranker may share it. The
+A stock never changes; ``added``, ``updated`` and ``removed`` return another one, so that copies of a ranker may share it. The
 index of a removed item is given to one that comes later. Slates of requests carry the features of what they showed: their
-answers are right whatever has become of the items. The service keeps the ids of what other slates showed.
+answers stay right when items change. The service keeps the ids of what other slates showed.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Stock(Catalogue):
     """
 
     features: Floats
-    origin: Catalogue | None = None  # what it is still equal to
+    origin: Catalogue | None = None  # the catalogue that it is still equal to
 
     def __init__(self, features: Floats, index: dict[Name, int], *, named: bool) -> None:
         self.features, self.index, self.named = features, index, named
@@ -38,7 +38,7 @@ class Stock(Catalogue):
 
     @classmethod
     def empty(cls, dim: int) -> Stock:
-        """No items."""
+        """A stock without items."""
         return cls(np.zeros((0, dim)), {}, named=True)
 
     @classmethod
@@ -47,7 +47,7 @@ class Stock(Catalogue):
         if isinstance(catalogue, Stock):
             return catalogue
         names = range(len(catalogue)) if catalogue.ids is None else catalogue.ids
-        index = {name: place for place, name in enumerate(names)}
+        index = {name: row for row, name in enumerate(names)}
         features = np.ascontiguousarray(catalogue.features, np.float64)
         if not np.isfinite(features).all():
             raise ValueError("features: not all are finite numbers")
@@ -61,59 +61,59 @@ class Stock(Catalogue):
     @functools.cached_property
     def names(self) -> dict[int, Name]:
         """The name of every index in use."""
-        return {place: name for name, place in self.index.items()}
+        return {index: name for name, index in self.index.items()}
 
     @functools.cached_property
     def ids(self) -> Sequence[str] | None:  # type: ignore[override]
-        """By index, with an empty one where there is no item."""
-        return tuple(str(self.names.get(place, "")) for place in range(len(self.features))) if self.named else None
+        """The id of every index, empty where there is no item."""
+        return tuple(str(self.names.get(index, "")) for index in range(len(self.features))) if self.named else None
 
     @functools.cached_property
     def alive(self) -> Ints:
         """The indices of all items, ascending."""
         return np.sort(np.fromiter(self.index.values(), np.int64, len(self.index)))
 
-    def places(self, field: str, names: Iterable[Name]) -> Ints:
+    def indices_of(self, field: str, names: Iterable[Name]) -> Ints:
         """The indices of items; ValueError for a name that is unknown or repeated."""
-        asked = names if type(names) is list else listed(field, names)
+        wanted = names if type(names) is list else listed(field, names)
         try:
-            found = operator.itemgetter(*asked)(self.index) if len(asked) > 1 else [self.index[name] for name in asked]
+            indices = operator.itemgetter(*wanted)(self.index) if len(wanted) > 1 else [self.index[name] for name in wanted]
         except (KeyError, TypeError):
-            distinct(field, asked)
-            place, name = next((place, name) for place, name in enumerate(asked) if name not in self.index)
-            raise ValueError(f"{field}[{place}]: {name!r} is not an item of the catalogue") from None
-        if len(set(found)) < len(found):
-            distinct(field, asked)
-        return np.fromiter(found, np.int64, len(found))  # faster than np.array
+            distinct(field, wanted)
+            number, name = next((number, name) for number, name in enumerate(wanted) if name not in self.index)
+            raise ValueError(f"{field}[{number}]: {name!r} is not an item of the catalogue") from None
+        if len(set(indices)) < len(indices):
+            distinct(field, wanted)
+        return np.fromiter(indices, np.int64, len(indices))  # faster than np.array
 
     def added(self, ids: Sequence[Name], features: ArrayLike) -> Stock:
-        """With new items; ValueError if one is there already."""
+        """The stock with new items; ValueError if one is there already."""
         names, rows = self._checked(ids, features)
-        for place, name in enumerate(names):
+        for number, name in enumerate(names):
             if name in self.index:
-                raise ValueError(f"ids[{place}]: {name!r} is in the catalogue already; use update() to change its features")
+                raise ValueError(f"ids[{number}]: {name!r} is in the catalogue already; use update() to change its features")
         free = np.setdiff1d(np.arange(len(self.features) + len(names)), self.alive)[: len(names)]
         size = max(len(self.features), int(free[-1]) + 1)
         whole = np.zeros((size, self.dim))
         whole[: len(self.features)] = self.features
         whole[free] = rows
-        index = {**self.index, **{name: int(place) for name, place in zip(names, free, strict=True)}}
+        index = {**self.index, **{name: int(row) for name, row in zip(names, free, strict=True)}}
         return Stock(whole, index, named=self.named)
 
     def updated(self, ids: Sequence[Name], features: ArrayLike) -> Stock:
-        """With other features for items that are there."""
+        """The stock with other features for some items; ValueError if one is not there."""
         names, rows = self._checked(ids, features)
         whole = self.features.copy()
-        whole[self.places("ids", names)] = rows
+        whole[self.indices_of("ids", names)] = rows
         return Stock(whole, self.index, named=self.named)
 
     def removed(self, ids: Iterable[Name]) -> Stock:
-        """Without some items; ValueError if one is not there."""
-        places = self.places("ids", ids)
+        """The stock without some items; ValueError if one is not there."""
+        indices = self.indices_of("ids", ids)
         whole = self.features.copy()
-        whole[places] = 0.0
-        gone = set(places.tolist())
-        return Stock(whole, {name: place for name, place in self.index.items() if place not in gone}, named=self.named)
+        whole[indices] = 0.0
+        gone = set(indices.tolist())
+        return Stock(whole, {name: row for name, row in self.index.items() if row not in gone}, named=self.named)
 
     def _checked(self, ids: Sequence[Name], features: ArrayLike) -> tuple[list[Name], Floats]:
         names = listed("ids", ids)

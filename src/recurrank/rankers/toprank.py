@@ -9,7 +9,7 @@
 | S_tij = sum U, N_tij = sum |U|            | see below                                                         |
 | S >= sqrt(2 N log(c sqrt(N) / delta))     | ``passes``; c = 4 sqrt(2/pi) / erf(sqrt 2)                       |
 
-Each round every block is shuffled uniformly; only the K places that are displayed are drawn. Guarantee: regret
+Each round every block is shuffled uniformly; only the K positions that are displayed are drawn. Guarantee: regret
 O(K L log(T) / Delta) and O(sqrt(K^3 L T log T)) under general click models, with delta = 1/T. No features.
 
 How a round costs a few hundred nanoseconds instead of K L operations, without changing one decision. *While the first block
@@ -22,9 +22,9 @@ clicks of one alone. Then S_ij = u_i - u_j, N_ij = u_i + u_j, and i beats j once
 a table of integers. An edge can only appear from an item clicked this round to one that was not. How many more clicks of
 its own an item needs before it can beat *any* other is R(c_j - both_ij) - (c_i - both_ij) at the least: a countdown, and
 nothing is looked at before it ends. When it ends, others are visited in the order of their clicks, as long as they can
-have the least, which grows with c_j even for the largest both_ij that i has with anybody.
+have the least, which grows with c_j even for the largest both_ij that i has with any item.
 
-*When the first block gets smaller than K* (``plan`` sees to it once), items can meet again that had been apart, so S and N
+*When the first block gets smaller than K* (``plan`` switches over once), items can meet again that had been apart, so S and N
 are kept for all pairs from then on. They are set up from a log of clicks between partings, by replaying it.
 """
 
@@ -72,12 +72,12 @@ class State(NamedTuple):
     countdown: Ints  # (L,) clicks of its own before an item can beat any other
     most_both: Ints  # (L,) the largest both_ij of an item
     order: Ints  # (L,) the first block from FRONT on, by rising clicks
-    place: Ints  # (L,) where an item is in order
-    start: Ints  # (M,) start[c]: the first place in order with at least c clicks
+    place: Ints  # (L,) an item's index in ``order``
+    start: Ints  # (M,) start[c]: the first index in ``order`` with at least c clicks
     needed: Ints  # (R,) the table R(u)
     pair: Ints  # (H,) keys of pairs i * L + j with i < j, open addressing
     both: Counts  # (H,) their both_ij
-    column: Ints  # (L,) an item's place in ``near``, -1 for those that had left the first block before
+    column: Ints  # (L,) an item's index in ``near``, -1 for those that had left the first block before
     near: Counts  # (m, m) both_ij from when the first block is small enough for a square
     base: Ints  # (L,) clicks at the last parting
     log: Counts  # (Q, 2) items and how many clicks they had between two partings
@@ -123,7 +123,7 @@ def propensity(state: State, before: Floats, slate: Buffer, marginal: Floats) ->
 
 @hot
 def conditional(state: State, slate: Buffer, marginal: Floats, joint: float, given: Floats) -> None:
-    """One of those of the block that do not stand above."""
+    """Each position shows one of its block's items that are not above."""
     first, b, size = 0, 0, len(slate.items)
     while first < size:
         end = state.bounds[b + 1] if state.counts[MIXED] else state.counts[SIZE]
@@ -143,7 +143,7 @@ def _inside(block: Ints, first: int, end: int, item: int) -> bool:
 @hot
 def learn(state: State, slate: Buffer, clicks: Bools) -> bool:
     """True when something has to be rebuilt: the first block is too small, or a table is full."""
-    if slate.marks[0, 0] != state.counts[VERSION]:  # the blocks have changed since: who shared one then is not known
+    if slate.marks[0, 0] != state.counts[VERSION]:  # the blocks have changed since: which items shared one is not known
         state.counts[LATE] += 1
         return False
     if state.counts[MIXED]:
@@ -178,23 +178,23 @@ def learn(state: State, slate: Buffer, clicks: Bools) -> bool:
 
 @inner
 def _count(state: State, item: int) -> None:
-    """One more click: the item moves to the end of those with as many as it had, which then begin those with one more."""
+    """Count a click: the item moves to the end of those with as many clicks, where those with one more then begin."""
     c = state.clicks[item]
     state.start[c + 1] -= 1
     last = state.start[c + 1]
-    place, other = state.place[item], state.order[last]
-    state.order[place], state.order[last] = other, item
-    state.place[other], state.place[item] = place, last
+    index, other = state.place[item], state.order[last]
+    state.order[index], state.order[last] = other, item
+    state.place[other], state.place[item] = index, last
     state.clicks[item] = c + 1
 
 
 @inner
 def _compare(state: State, item: int) -> None:
-    """Edges from this item, and how many clicks of its own it needs before the next one can appear."""
+    """Add edges from this item; set how many clicks of its own it needs before the next one can appear."""
     c, most = state.clicks[item], state.most_both[item]
     least = 1 << 60
-    for place in range(state.counts[FRONT], len(state.order)):
-        other = state.order[place]
+    for index in range(state.counts[FRONT], len(state.order)):
+        other = state.order[index]
         if other == item:
             continue
         theirs = state.clicks[other]
@@ -214,7 +214,7 @@ def _compare(state: State, item: int) -> None:
 
 @inner
 def _part(state: State, edges: int) -> None:
-    """The worse ends of the new edges leave the first block, which is put in the order of item numbers again."""
+    """The worse ends of the new edges leave the first block, which is put in the order of item indices again."""
     state.counts[EVENTS] += 1
     for k in range(state.counts[SIZE]):
         item = state.block[k]
@@ -230,9 +230,9 @@ def _part(state: State, edges: int) -> None:
         state.left[worse, 0], state.left[worse, 1] = state.counts[EVENTS], state.counts[LOGGED]
         for c in range(state.clicks[worse], -1, -1):  # down to the front, one number of clicks at a time
             first = max(state.start[c], state.counts[FRONT])
-            place, other = state.place[worse], state.order[first]
-            state.order[place], state.order[first] = other, worse
-            state.place[other], state.place[worse] = place, first
+            index, other = state.place[worse], state.order[first]
+            state.order[index], state.order[first] = other, worse
+            state.place[other], state.place[worse] = index, first
             state.start[c] = first + 1
         state.counts[FRONT] += 1
     size = 0
@@ -275,7 +275,7 @@ class TopRank(Ranker):
         needed = np.zeros(4096, np.int64)
         fill_needed(needed, delta)
         slots = 1 << 12
-        while 7 * slots < 20 * (self.positions + 1) ** 2:  # room for a slate that is clicked all over
+        while 7 * slots < 20 * (self.positions + 1) ** 2:  # room for a slate with clicks at all positions
             slots *= 2
         counts = np.zeros(10, np.int64)
         counts[SIZE], counts[SQUARE] = items, LARGEST_SQUARE

@@ -44,8 +44,8 @@ from recurrank.rankers.knowledge import Knowledge
 from recurrank.rankers.ranker import Buffer, Items, Ranker, Seed, register
 
 SETS, ERA, ROWS, CLOCK, NEXT, KNOWN = 0, 1, 2, 3, 4, 5
-"""Of ``counts``: sets of the leader, how many leaders there have been, rows in use, slates served; the place in the order of
-who joins the last set (all outside before it may not), and up to where ``against`` is known."""
+"""Indices into ``counts``: sets of the leader, number of leaders so far, rows in use, slates served; the index in the order
+of the item that joins the last set (none outside before it may), and up to where ``against`` is known."""
 SPAN, WHO = 0, 1
 """Columns of a slate's marks: a position's set as begin (L + 1) + end; era (L + 1) + the item that joined the last set + 1."""
 LOG_2 = math.log(2.0)
@@ -60,7 +60,7 @@ class State(NamedTuple):
     row: Ints  # (L,) an item's row in wins; -1 before its first click
     wins: NDArray[np.int32]  # (R, L) w
     clicks: Ints  # (L,) of each item; none of its w is larger
-    against: Floats  # (L,) by place in the order, outside the leader: the least evidence against joining its last set
+    against: Floats  # (L,) by index in the order, outside the leader: the least evidence against joining its last set
     bar: Floats  # (1,) the least of these before NEXT
     hit: Bools  # (L,) scratch
     pick: Ints  # (L + 1,) scratch
@@ -103,7 +103,7 @@ def _may_be_wrong(state: State, begin: int, middle: int, end: int, level: float)
 def _joins(state: State, level: float) -> int:
     """The first item outside the leader that may be better than one of its last set; -1 if there is none.
 
-    The level grows slowly, and evidence changes with clicks on who joined: places that were passed stay so below the bar.
+    The level grows slowly, and evidence changes with clicks on the item that joined: below the bar, items once passed stay so.
     """
     counts, against, last = state.counts, state.against, state.cuts[state.counts[SETS] - 1]
     if counts[KNOWN] < last:
@@ -111,13 +111,13 @@ def _joins(state: State, level: float) -> int:
     if level > state.bar[0]:
         counts[NEXT], state.bar[0] = last, np.inf
     while counts[NEXT] < len(state.order):
-        here = counts[NEXT]
-        if here >= counts[KNOWN]:
-            against[here] = _least(state, state.order[here], level)
-            counts[KNOWN] = here + 1
-        if against[here] < level:
-            return int(state.order[here])
-        state.bar[0] = min(state.bar[0], against[here])
+        index = counts[NEXT]
+        if index >= counts[KNOWN]:
+            against[index] = _least(state, state.order[index], level)
+            counts[KNOWN] = index + 1
+        if against[index] < level:
+            return int(state.order[index])
+        state.bar[0] = min(state.bar[0], against[index])
         counts[NEXT] += 1
     return -1
 
@@ -139,7 +139,7 @@ def _least(state: State, j: int, level: float) -> float:
 
 @inner
 def _next_set(state: State, number: int, level: float) -> tuple[int, int, int]:
-    """The set that is shown after the leader's first ``number`` ones: how many of these it has, its end, who joins it or -1."""
+    """The set shown after the leader's first ``number`` ones: how many of these it has, its end, the item that joins or -1."""
     sets, cuts = state.counts[SETS], state.cuts
     begin, end = cuts[number - 1] if number > 0 else 0, cuts[number]
     if number + 1 < sets:
@@ -191,7 +191,7 @@ def learn(state: State, slate: Buffer, clicks: Bools) -> bool:
                     changed |= _win(state, i, state.order[b])
                 if who % (items + 1) > 0:
                     changed |= _win(state, i, who % (items + 1) - 1)
-            else:  # the sets are others by now: of this one, those shown are known
+            else:  # the sets have changed: of this one, only the items shown are known
                 for m in range(len(clicks)):
                     if slate.marks[m, SPAN] == span:
                         changed |= _win(state, i, slate.items[m])
@@ -206,7 +206,7 @@ def learn(state: State, slate: Buffer, clicks: Bools) -> bool:
 
 @inner
 def _win(state: State, i: int, j: int) -> bool:
-    """One more click on i and not on j; whether that changes who beats whom: w_ji, far away in memory, is often not needed."""
+    """Count a click on i and not on j; whether that changes which beats the other. Reading w_ji is slow and often avoided."""
     if state.hit[j]:
         return False
     row = state.row[i]
@@ -224,17 +224,17 @@ def _win(state: State, i: int, j: int) -> bool:
 
 @inner
 def _weigh(state: State, joined: int) -> None:
-    """The evidence against the item that joined the last set, after clicks that left the leader as it is."""
-    here = state.counts[NEXT]
-    if here < state.counts[KNOWN] and state.order[here] == joined:
-        state.counts[KNOWN] = here
+    """Forget the evidence against the item that joined the last set, after clicks that did not change the leader."""
+    index = state.counts[NEXT]
+    if index < state.counts[KNOWN] and state.order[index] == joined:
+        state.counts[KNOWN] = index
     else:  # an old answer: any of them may have changed
         state.counts[KNOWN] = -1
 
 
 @rare
 def _elect(state: State) -> None:
-    """The leader: items by falling e, cut where the sum of e is m (L - m)."""
+    """Elect the leader: items by falling e, cut where the sum of e is m (L - m)."""
     order, excess, size = state.order, state.excess, len(state.cuts)
     for a in range(1, len(order)):
         item, b = order[a], a

@@ -10,11 +10,11 @@ upper bound on its variance, which comes from the same regression's confidence i
 | theta_hat = G^-1 b                             | ``Regression.theta``                                      |
 | mu_bar, mu_low = <phi, theta_hat> +- 2 rho |phi|_{G^-1}, within [0, 1] | ``rank``, ``_variance``           |
 | V = the largest mu (1 - mu) between the two    | ``_variance``, as it was when the round was ranked        |
-| S_t, the oracle's choice                       | the K items of largest mu_bar, ties by item number        |
+| S_t, the oracle's choice                       | the K items of largest mu_bar, ties by item index         |
 | tau_t, the triggered arms                      | items down to the first click                             |
 
 Guarantee: regret O(d sqrt(T) log T) under the cascade model with linear attraction, without a factor sqrt(K), for the paper's
-rho; what is taken for rho here is told in ``docs/deviations.md``.
+rho; ``docs/deviations.md`` says which rho is used here.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def _variance(state: State, item: int) -> float:
 
 @hot
 def served(state: State, slate: Buffer) -> None:
-    """What was learned is weighed by what is known when a slate is served."""
+    """Answers are weighed by the bounds as they are when a slate is served."""
     solve(state.regression)
     state.rho[0] = radius(state.regression, state.rho[1])
 

@@ -38,7 +38,7 @@ class GreedyState(NamedTuple):
 
 @inner
 def shuffle_top(order: Ints, rng: np.random.Generator, slate: Buffer) -> None:
-    """The first K places of a fresh shuffle of all items."""
+    """Show the first K items of a fresh shuffle of all items."""
     for k in range(len(slate.items)):
         j = k + int(rng.random() * (len(order) - k))
         order[k], order[j] = order[j], order[k]
@@ -128,7 +128,7 @@ class Random(Ranker):
 
 
 class Oracle(Ranker):
-    """The ranking by the true attraction, ties by item number."""
+    """The ranking by the true attraction, ties by item index."""
 
     name = "oracle"
     reference = "a yardstick"

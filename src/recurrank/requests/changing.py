@@ -51,7 +51,7 @@ class Changed(Requests):
 
     @property
     def seed(self) -> int:
-        """Of everything."""
+        """The seed of everything."""
         return self.base.seed
 
 
@@ -88,7 +88,7 @@ class Leader(Changed):
 
 @dataclass(frozen=True)
 class Churn(Changed):
-    """Another stream in which a share of the items is replaced by new ones of the same kind, every so many rounds."""
+    """Another stream in which a share of the items is replaced by new ones of the same kind, every ``every`` rounds."""
 
     base: Clusters | Uniform | Changed
     share: float = 0.01
@@ -106,7 +106,7 @@ class Churn(Changed):
         def turn(rng: np.random.Generator, rounds: int) -> None:
             many = max(1, round(self.share * items)) if self.share > 0 else 0
             gone, u = rng.choice(items, many, replace=False), _taste(world, self.link)
-            # A new item lies between two of its cluster: of the same kind, and none that was there.
+            # A new item lies between two of its cluster: of the same kind, but new.
             other = (gone // each) * each + rng.integers(each, size=len(gone))
             noise = 0.3 * rng.standard_normal((len(gone), len(u)))
             world.features[gone] = unit(world.features[gone] + world.features[other] + noise)
@@ -145,7 +145,7 @@ class Drift(Changed):
 
 
 def _turning(world: World, turn: Turn, every: int) -> World:
-    """The world with a further change every so many rounds."""
+    """The world with a further change every ``every`` rounds."""
     before, each = world.turn, world.every
     if before is None:
         world.turn, world.every = turn, every

@@ -1,6 +1,6 @@
-"""Streams of requests, as data: who asks for what, and how attractive it truly is.
+"""Streams of requests, as data: the candidates of each request, and how attractive they truly are.
 
-Unless something else is said, items have unit vectors v, a taste u is a unit vector, and attraction is 0.2 + 0.25 <v, u>;
+Unless stated otherwise, items have unit vectors v, a taste u is a unit vector, and attraction is 0.2 + 0.25 <v, u>;
 rankers are given the features v. All randomness comes from ``seed``.
 """
 
@@ -37,7 +37,7 @@ def attractions(products: Floats, link: str) -> Floats:
 
 
 class Requests:
-    """A stream of requests. :meth:`world` makes what it draws from; every call makes the same."""
+    """A stream of requests. :meth:`world` makes what it draws from, the same in every call."""
 
     def __post_init__(self) -> None:
         _checked(self)
@@ -67,7 +67,7 @@ def _one_group(features: Floats, attraction: Floats, candidates: int, contexts: 
 
 @dataclass(frozen=True)
 class Uniform(Requests):
-    """Candidates drawn alike from all items.
+    """Candidates drawn uniformly from all items.
 
     >>> Uniform(items=100, dim=4, candidates=10).world().features.shape
     (100, 4)
@@ -87,14 +87,14 @@ class Uniform(Requests):
 
 @dataclass(frozen=True)
 class Zipf(Uniform):
-    """Candidates drawn by popularity 1 / rank^exponent, none twice."""
+    """Candidates drawn by popularity 1 / rank^exponent, without repeats."""
 
     exponent: float = 1.0
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if not 0 <= as_number("exponent", self.exponent) <= STEEPEST:
-            raise ValueError(f"exponent: {self.exponent!r} is none of a popularity; give a number from 0 to {STEEPEST}")
+            raise ValueError(f"exponent: {self.exponent!r} is out of range; give a number from 0 to {STEEPEST}")
 
     def world(self) -> World:
         rng = stream(self.seed, "popularity")
@@ -111,7 +111,7 @@ class Clusters(Requests):
         dim: d.
         candidates: n of a request.
         clusters: how many.
-        seed: of everything.
+        seed: the seed of everything.
         link: how attraction depends on the features.
         patience: the range of the exponents with which clusters' visitors examine positions (p_k^exponent); None for all alike.
         named: whether requests name their cluster's kind of patience (of four) as their segment.
@@ -160,10 +160,10 @@ class Users(Requests):
     Args:
         items: L.
         dim: d.
-        candidates: n of a request, drawn alike from all items.
-        users: how many, each as likely to ask as the others.
+        candidates: n of a request, drawn uniformly from all items.
+        users: how many; all are equally likely to ask.
         clusters: how many tastes they have; user i has taste i modulo this.
-        seed: of everything.
+        seed: the seed of everything.
         link: how attraction depends on the features.
 
     """
@@ -223,7 +223,7 @@ class Context(Requests):
 
 @dataclass(frozen=True, eq=False)
 class Visitors(Requests):
-    """Visitors and items that somebody else describes: a request is one of the visitors, with candidates drawn alike.
+    """Visitors and items given as data: a request is one of the visitors, with candidates drawn uniformly.
 
     Args:
         features: of the items, one row each.
@@ -259,7 +259,7 @@ class Log(Requests):
     Args:
         features: of the candidates of each request, one row per candidate.
         attraction: of the same candidates.
-        order: which request comes when, by number, where some come more than once; by default each in turn. It begins again.
+        order: the numbers of the requests in the order in which they come, again and again; by default each in turn.
 
     >>> Log([[[1.0, 0.0], [0.0, 1.0]]], [[0.5, 0.2]]).world().candidates
     2

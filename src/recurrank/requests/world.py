@@ -17,13 +17,13 @@ from recurrank._arrays import Floats, Ints
 from recurrank._compiled import hot, rare
 
 CHOSEN, POPULAR, LISTED = 0, 1, 2
-"""How candidates are drawn from a group: all alike, by their popularity, or the groups in turn, whole."""
+"""How candidates are drawn from a group: uniformly, by their popularity, or all of it, the groups in turn."""
 TRIES = 8
-"""By popularity one item is drawn after the other, so many times as often as there are candidates; then the rest at once."""
+"""By popularity, items are drawn one by one, at most TRIES times per candidate; then the rest at once."""
 
 
 Turn = Callable[[np.random.Generator, int], None]
-"""What changes with time, with a random stream and the number of rounds so far."""
+"""A change with time, made with a random stream and the number of rounds so far."""
 
 
 @dataclass
@@ -34,18 +34,18 @@ class World:
         features: of the items, one row each; joint features with a context are made by the request.
         attraction: of the items; or one row per context, where there are contexts; or one row per group.
         candidates: n, how many a request has.
-        start: where each group begins.
+        start: the first item of each group.
         size: of each group.
         drawing: one of CHOSEN, POPULAR, LISTED.
-        order: where groups come in turn, in which; empty for 0, 1, 2, ...
-        popularity: of items, where that matters.
+        order: the order of groups that come in turn; empty for 0, 1, 2, ...
+        popularity: of items, where they are drawn by it.
         leader: an item of every request, or -1.
         patience: one exponent per group, of the examination of positions; empty where all are alike.
         segments: the name that requests of a group give, or None.
         contexts: one row per visitor; empty for none.
         outer: whether joint features have the products of item and context.
-        turn: what changes with time; called every ``every`` rounds with a random stream and the number of rounds so far.
-        every: how often.
+        turn: makes changes with time; called with a random stream and the number of rounds so far.
+        every: how many rounds lie between two changes.
 
     """
 
@@ -131,7 +131,7 @@ def drawn(world: World, positions: int) -> Drawn:
 
 @hot
 def draw(world: Drawn, rng: np.random.Generator) -> None:
-    """The next request: its candidates' rows and attraction, and joint features where there is a context."""
+    """Draw the next request: its candidates' rows and attraction, and joint features where there is a context."""
     number = world.about[NUMBER]
     group = world.order[number % len(world.order)] if world.drawing == LISTED else int(rng.random() * len(world.start))
     start, size = world.start[group], world.size[group]
@@ -146,7 +146,7 @@ def draw(world: Drawn, rng: np.random.Generator) -> None:
     elif world.drawing == CHOSEN:
         count = min(count, size + first)
         wanted = count - first
-        left_out = 2 * wanted > size  # fewer numbers are drawn where those left out are
+        left_out = 2 * wanted > size  # then the items left out are drawn, as they are fewer
         for i in range(size - wanted if left_out else wanted):
             j = start + i + int(rng.random() * (size - i))
             world.items[start + i], world.items[j] = world.items[j], world.items[start + i]
@@ -176,7 +176,7 @@ def draw(world: Drawn, rng: np.random.Generator) -> None:
 
 @rare
 def _rest(world: Drawn, rng: np.random.Generator, begin: int, number: int) -> None:
-    """Candidates from ``begin`` on, as if they were drawn one after the other by their popularity from those not drawn yet.
+    """Draw the candidates from ``begin`` on, as if one by one by popularity from those not drawn yet.
 
     These are the items with the least -ln(u) / popularity, u uniform, in this order: arrival times of Poisson processes.
     """
@@ -198,7 +198,7 @@ def _rest(world: Drawn, rng: np.random.Generator, begin: int, number: int) -> No
 
 @hot
 def _join(world: Drawn, visitor: int, count: int) -> None:
-    """Joint features (x, c) and, where they are "outer", all x_i c_j."""
+    """Fill in joint features (x, c) and, where they are "outer", all x_i c_j."""
     d, size = world.features.shape[1], world.contexts.shape[1]
     for i in range(count):
         x = world.rows[i]

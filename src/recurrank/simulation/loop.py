@@ -25,7 +25,7 @@ def play(
 ) -> int:  # fmt: skip
     """Up to ``rounds`` rounds, stopping after one that makes a decision due; how many were played, negative if one is due.
 
-    ``users`` leave their ``clicks``, and add what is lost up in expectation, for every position.
+    ``users`` leave their ``clicks``, and sum up the expected loss at every position.
     """
     seen = 0
     for t in range(rounds):
@@ -77,7 +77,7 @@ class Simulation:
 
     @functools.cached_property
     def _users(self) -> Any:
-        """What the loop takes for the users."""
+        """The users, as the loop takes them."""
         with plainly():
             return Users(self.model, self._meeting) if self._compiled else in_python(self.model, self._meeting)
 
@@ -115,15 +115,15 @@ class Simulation:
 
 
 def _check(ranker: object, model: object) -> None:
-    """ValueError for what is no ranker or no click model."""
+    """ValueError unless these are a ranker and a click model."""
     if not isinstance(ranker, Ranker):
         raise ValueError(f"ranker: {_called(ranker)} is not a ranker; give the ranker first, then the click model")
     if not hasattr(ranker, "compiled_rank"):
         raise ValueError(f"ranker: {ranker.name} ranks the documents of queries; simulate it with recurrank.queries.simulate")
     if not isinstance(model, ClickModel):
-        known = models().get(model) if isinstance(model, str) else None
-        given = "is a name" if known else "is not a click model"
-        raise ValueError(f"model: {_called(model)} {given}; give rr.clicks.{known.__name__ if known else 'PositionBased'}(...)")
+        kind = models().get(model) if isinstance(model, str) else None
+        problem = "is a name" if kind else "is not a click model"
+        raise ValueError(f"model: {_called(model)} {problem}; give rr.clicks.{kind.__name__ if kind else 'PositionBased'}(...)")
 
 
 def _called(value: object) -> str:

@@ -82,7 +82,7 @@ class RequestSimulation:
         round: how many rounds have been played.
         regret: so far, in expectation.
         clicked: clicks so far.
-        optimum: what regret is against: ``exact`` where no order of a request's candidates is better, or ``best found``.
+        optimum: the reference of regret: ``exact`` where no order of a request's candidates is better, or ``best found``.
 
     """
 

@@ -19,7 +19,7 @@ from recurrank.simulation.loop import Simulation
 
 
 class Run(NamedTuple):
-    """What happened: cumulative regret and clicks at checkpoints.
+    """Cumulative regret and clicks at checkpoints.
 
     Attributes:
         rounds: the checkpoints, as numbers of rounds played.
@@ -78,9 +78,9 @@ def simulate(
         rounds: how many rounds to play.
         clicks: with ``requests``, how users click: a click model of this package, or its name. Attractions are the requests'.
         requests: a stream of :mod:`recurrank.requests`; each has candidates of its own, and regret is against their best.
-        seed: of the users. It may be the ranker's: each derives its own stream from it.
+        seed: the seed of the users. It may be the ranker's: each derives its own stream from it.
         checkpoints: rounds at which to note regret and clicks; by default about 100, evenly spread on a log scale.
-        progress: called now and then with the number of rounds played.
+        progress: called from time to time with the number of rounds played.
 
     >>> import recurrank as rr
     >>> problem = rr.synthetic(items=50, dim=3, seed=0)

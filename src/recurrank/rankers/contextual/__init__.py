@@ -1,4 +1,4 @@
-"""The field's rankers of requests, to compare with, in the interface of :class:`recurrank.Anchored`; and an oracle."""
+"""Published rankers of requests to compare with, behind the interface of :class:`recurrank.Anchored`; and an oracle."""
 
 from __future__ import annotations
 
@@ -14,5 +14,5 @@ from recurrank.rankers.contextual.told import Told as Told
 BASELINES: dict[str, Any] = {
     kind.name: kind for kind in (NaiveThompson, FirstThompson, LinTSPBMRank, RequestCascadeLinTS, RequestC3UCB)
 }
-"""By name."""
+"""The published rankers of requests, by name."""
 __all__ = ["BASELINES", "FirstThompson", "LinTSPBMRank", "NaiveThompson", "RequestC3UCB", "RequestCascadeLinTS", "Told"]

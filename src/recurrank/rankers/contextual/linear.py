@@ -1,4 +1,4 @@
-"""What the field's linear rankers of requests share: one regression, and which clicks it learns from.
+"""What published linear rankers of requests share: one regression, and which clicks it learns from.
 
     V = ridge I + sum w_k^2 x x' / sigma^2,  b = sum w_k x click / sigma^2,  theta = V^-1 b
 
@@ -42,10 +42,10 @@ class State(NamedTuple):
     features: Floats  # (L, d) of the catalogue
     short: Ints  # (M,) its items
     theta: Floats  # (D,)
-    spread: Floats  # (D, D) rows z spread are deviations of samples
+    spread: Floats  # (D, D) z @ spread is the deviation of a sample, for standard normal z
     moments: Floats  # (D, D) lower triangle of V without the ridge
     sums: Floats  # (D,)
-    examination: Floats  # (K,) as it is believed
+    examination: Floats  # (K,) as the algorithm believes
     shown: Floats  # (K,)
     clicks: Floats  # (K,)
     account: Floats  # (1,) unused
@@ -121,13 +121,13 @@ Ridge = Annotated[float, Option("lambda, the prior's precision of every coeffici
 
 
 class LinearRequests(RequestRanker):
-    """One of the field's linear algorithms; subclasses say what they believe.
+    """A published linear algorithm; subclasses declare what it believes.
 
     Args:
         features: a catalogue, or None.
         positions: K, the most items that a slate shows.
         rounds: T, how many rounds are planned.
-        seed: of all its random choices.
+        seed: the seed of all its random choices.
         dim: without a catalogue, how many features a candidate has.
         context: how many numbers describe a visitor.
         interactions: as :class:`recurrank.Anchored` has them.
@@ -179,7 +179,7 @@ class LinearRequests(RequestRanker):
 
     @one_thread()
     def plan(self) -> None:
-        """Theta, the root of its covariance, and what is believed of positions."""
+        """Update theta, the root of its covariance and the believed examination."""
         state, answers = self.state, int(self.state.clock[ANSWERS])
         whole = state.moments + np.tril(state.moments, -1).T + self.ridge * np.eye(len(state.theta))
         state.theta[:] = solved(whole, state.sums)

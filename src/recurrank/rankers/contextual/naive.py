@@ -6,7 +6,7 @@ from recurrank.rankers.contextual.linear import ALL, LinearRequests
 
 
 class NaiveThompson(LinearRequests):
-    """Linear Thompson sampling from all positions: what stands lower seems less attractive."""
+    """Linear Thompson sampling from all positions: items shown lower seem less attractive."""
 
     name = "naive-thompson"
     reference = "Agrawal, Goyal 2013"

@@ -2,9 +2,9 @@
 
     E[click at k] = p_k <x, theta>;   V += p_k^2 x x',  b += p_k x click
 
-The paper is told p_k, or estimates them beforehand; here they are clicks at k over the attraction predicted there, relative to
-position 1, falling with k and at least 0.01. They are renewed with theta, after 4 % more answers; old answers keep the weight
-that they were given. Clicks are taken to have the variance 1/4.
+The paper takes p_k as given, or estimates them beforehand; here they are clicks at k over the attraction predicted there,
+relative to position 1, falling with k and at least 0.01. They are renewed with theta, after 4 % more answers; old answers keep
+the weight that they were given. Clicks are taken to have the variance 1/4.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""An oracle for simulations: Anchored, told P(examined | slate, clicks above) with every answer. Nobody is told that in life.
+"""An oracle for simulations: Anchored, told P(examined | slate, clicks above) with every answer, which no real log has.
 
-It explores as Anchored does, and all its positions are the anchor. What it loses less is the price of not knowing the click
-model.
+It explores as Anchored does, and all its positions are the anchor. Its advantage over Anchored is the price of not knowing
+the click model.
 """
 
 from __future__ import annotations

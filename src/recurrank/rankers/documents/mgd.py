@@ -29,12 +29,12 @@ class MGD(DuelingRanker):
         features: a catalogue whose items queries name, or None: queries bring their documents' features.
         positions: K, the most documents that a slate shows.
         rounds: how many queries are planned; nothing depends on it.
-        seed: of all its random choices.
+        seed: the seed of all its random choices.
         dim: where there is no catalogue, how many features a document has.
         context: how many numbers describe a query or its visitor; 0 for none.
         interactions: as :class:`recurrank.Anchored` has them.
         learning_rate: the step towards the mean of the winners.
-        decay: of the step after each one.
+        decay: what the step is multiplied by after each one.
         candidates: how many compete.
 
     >>> import numpy as np

@@ -54,10 +54,10 @@ def _next(seed: int) -> int:
 
 @inner
 def direction(seed: int, candidate: int, out: Floats, dim: int) -> None:
-    """u_c: ``dim`` normal numbers from the second place on, scaled to length 1.
+    """u_c: ``dim`` normal numbers from index 1 on, scaled to length 1.
 
     Each is a ratio v / u of uniform numbers (Kinderman, Monahan 1977), accepted where v^2 <= -4 u^2 log u. A quadratic form of
-    Leva (1992) decides on nearly all of them, so that one in eighty takes a logarithm.
+    Leva (1992) decides nearly all of them, so that only one in eighty needs a logarithm.
     """
     state = (seed ^ (candidate * 0x5DEECE66D)) & ((1 << 48) - 1)
     for _ in range(4):
@@ -101,8 +101,8 @@ def lay_out(features: Floats, rows: Ints, count: int, columns: Floats) -> None:
 def draft(state: State, rng: np.random.Generator, size: int, slots: Ints, chosen: Ints) -> None:
     """Team-draft multileaving (Schuth et al. 2014).
 
-    What all rankings have in common at the top is nobody's. Then rankings take turns in a random order, anew in each turn, and
-    add their best document that is not in the slate yet, whose clicks count for them.
+    Documents that all rankings share at the top belong to no team. Then rankings take turns, in a new random order each time,
+    and add their best document that is not in the slate yet, whose clicks count for them.
     """
     teams = state.rankings.shape[0]
     filled, agree = 0, True
@@ -214,7 +214,7 @@ class DuelingRanker(DocumentRanker):
         self, features: ArrayLike | Catalogue | None, dim: int | None, positions: int, rounds: int, seed: Seed, context: int,
         interactions: str, rates: dict[str, float], candidates: int,
     ) -> dict[str, Any]:  # fmt: skip
-        """What all of them are made with; the fields of a state that all have."""
+        """Begin with what all of them are made with; return the fields that all states have."""
         shared = self.begin_queries(features, dim, positions, rounds, seed, context, interactions)
         if "candidates" in self.declared():
             (candidates,) = self.record(candidates=candidates)

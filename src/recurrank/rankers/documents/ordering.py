@@ -1,4 +1,4 @@
-"""Documents of a query in the order of their scores, one after the other: of a heap, in place."""
+"""Documents of a query in the order of their scores, one at a time: a heap, in place."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from recurrank._compiled import inner, rare
 
 @rare
 def unordered(score: Floats, count: int, order: Ints) -> None:
-    """A heap of all documents: of falling score, the earlier of equals first."""
+    """Make a heap of all documents: the highest score first, the earlier of equals first."""
     for i in range(count):
         order[i] = i
     for start in range(count // 2 - 1, -1, -1):
@@ -17,7 +17,7 @@ def unordered(score: Floats, count: int, order: Ints) -> None:
 
 @inner
 def take_best(score: Floats, order: Ints, size: int) -> int:
-    """The best of the heap's ``size`` documents leaves it, to the place behind the others."""
+    """Move the best of the heap's ``size`` documents behind the others, and return it."""
     item = int(order[0])
     order[0] = order[size - 1]
     order[size - 1] = item

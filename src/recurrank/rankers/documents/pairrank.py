@@ -18,7 +18,7 @@ each block's documents in a random one, which explores the uncertain orders alon
 | blocks                    | ``_block``: cuts of the order by score that no uncertain pair crosses    |
 | independent pairs         | :func:`take`: each document is in one pair at most                      |
 
-What is open in the paper or differs here:
+What the paper leaves open, or is different here:
 
 - alpha is an option, a constant; the proved one is so large that nothing becomes certain within any horizon of the experiments.
 - Independent pairs: going down to the document after the last click, each document is paired with the nearest one above it that
@@ -51,11 +51,11 @@ WIDTH = 0
 ANSWERS, NEXT, WAITING = range(3)
 GROW, LEAST, MOST = 0.04, 8, 2000
 ROOM = 4096
-"""Pairs that wait for the next regression, at most."""
+"""Most pairs that can wait for the next regression."""
 ROUNDING = 1e-9
-"""Of bounds."""
+"""Added to bounds, which are sums of rounded numbers."""
 STEPS, PRECISION = 20, 1e-3
-"""Of Newton's method: the most steps, and the change at which it ends, whose square is about what is still missing."""
+"""Most steps of Newton's method, and the relative change that ends it: about its square is still missing then."""
 
 
 class State(NamedTuple):
@@ -69,14 +69,14 @@ class State(NamedTuple):
     numbers: Floats  # (1,) alpha
     root: Floats  # (d, d) R', upper triangular: loops over its rows have no gaps
     pairs: Floats  # (ROOM, d) x_ij, clicked less unclicked
-    clock: Ints  # (3,) answers; when to estimate next; pairs that wait
+    clock: Ints  # (3,) answers; answers at the next estimate; pairs that wait
     image: Floats  # (n, d) R (x - middle) of the present query's best documents
     work: Work
 
 
 @inner
 def _half(state: State, radius: float) -> float:
-    """Half of how far the scores of two documents have to be apart for their order to be certain, if both images are on a ball.
+    """Half of the distance between two scores from which their order is certain, if both images are in a ball of this radius.
 
     sigma(2 half) - 1/2 = alpha 2 radius. Half is convex in the radius: where radii differ, the sum of both halves is enough.
     """
@@ -86,7 +86,7 @@ def _half(state: State, radius: float) -> float:
 
 @inner
 def _survey(state: State, features: Floats, rows: Ints, count: int) -> float:
-    """The middle of the documents' features, which is kept, and what :func:`_half` is at most.
+    """Keep the middle of the documents' features in ``work.row``; return an upper bound on :func:`_half`.
 
     |(R (x - middle))_p| <= sum_q |R_pq| (max x_q - min x_q) / 2.
     """
@@ -108,7 +108,7 @@ def _survey(state: State, features: Floats, rows: Ints, count: int) -> float:
 
 @inner
 def _picture(state: State, features: Floats, row: int, i: int) -> None:
-    """R (x - middle) of a document, so that ||x_ij||_{M^-1} is the distance of two images; and its :func:`_half`."""
+    """Compute R (x - middle) of a document, so that ||x_ij||_{M^-1} is the distance of two images; and its :func:`_half`."""
     image, square = state.image[i], 0.0
     image[:] = 0.0
     for q in range(features.shape[1]):
@@ -137,29 +137,29 @@ def _uncertain(state: State, i: int, j: int) -> bool:
 
 
 @inner
-def _block(state: State, features: Floats, rows: Ints, count: int, start: int, known: int, most: float) -> tuple[int, int]:
-    """The last place of the block from ``start`` on, which no uncertain pair crosses, and how many places are known by then.
+def _block(state: State, features: Floats, rows: Ints, count: int, start: int, ordered: int, most: float) -> tuple[int, int]:
+    """The last rank of the block from ``start`` on, which no uncertain pair crosses, and how many documents are sorted by then.
 
-    Place r is ``order[count - 1 - r]``; documents are put into order as far as they are within reach of the block.
+    Rank r is ``order[count - 1 - r]``; documents are sorted only as far as the block may reach.
     """
     score, half, order, bottom = state.work.score, state.work.other, state.work.kept, count - 1
-    end, place = start, start
-    while place <= end:
-        other = min(known, end + 1)
+    end, rank = start, start
+    while rank <= end:
+        other = min(ordered, end + 1)
         while other < count:
-            if other == known:
-                item = take_best(score, order, count - known)
+            if other == ordered:
+                item = take_best(score, order, count - ordered)
                 _picture(state, features, rows[item], item)
-                known += 1
-            i, j = order[bottom - place], order[bottom - other]
+                ordered += 1
+            i, j = order[bottom - rank], order[bottom - other]
             least = score[i] - half[i]
             if least > score[j] + most:
                 break
             if other > end and least <= score[j] + half[j] and _uncertain(state, i, j):
                 end = other
             other += 1
-        place += 1
-    return end, known
+        rank += 1
+    return end, ordered
 
 
 @hot
@@ -172,11 +172,11 @@ def choose(
     if explore < 1 and rng.random() >= explore:
         best(work.score, count, size, chosen, work)
         return EXPLOITED, 0.0
-    order, start, known = work.kept, 0, 0
+    order, start, ordered = work.kept, 0, 0
     most = _survey(state, features, rows, count)
     unordered(work.score, count, order)
     while start < size:
-        end, known = _block(state, features, rows, count, start, known, most)
+        end, ordered = _block(state, features, rows, count, start, ordered, most)
         for k in range(start, min(end + 1, size)):
             other = k + int(rng.random() * (end + 1 - k))
             item = order[bottom - other]
@@ -216,7 +216,7 @@ class PairRank(DocumentRanker):
         features: a catalogue whose items queries name, or None: queries bring their documents' features.
         positions: K, the most documents that a slate shows.
         rounds: how many queries are planned; nothing depends on it.
-        seed: of all its random choices.
+        seed: the seed of all its random choices.
         dim: where there is no catalogue, how many features a document has.
         context: how many numbers describe a query or its visitor; 0 for none.
         interactions: as :class:`recurrank.Anchored` has them.
@@ -272,7 +272,7 @@ class PairRank(DocumentRanker):
 
     @one_thread()
     def plan(self) -> None:
-        """Estimate theta from all pairs, and how certain it is."""
+        """Estimate theta from all pairs, and its uncertainty."""
         state, answers = self.state, int(self.state.clock[ANSWERS])
         new = state.pairs[: state.clock[WAITING]]
         self.seen = np.concatenate([self.seen, new])

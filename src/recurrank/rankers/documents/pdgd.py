@@ -99,7 +99,7 @@ def reversal(memory: Floats, free: Bools, a: int, b: int) -> float:
 
 @hot
 def take(state: State, shown: Shown, clicks: Bools) -> bool:
-    """One step along the gradient, if the clicks prefer anything."""
+    """One step along the gradient, if the clicks express any preference."""
     size, dim, memory, weight = len(clicks), shown.features.shape[1], state.memory, state.work.other
     last = -1
     for k in range(size):
@@ -140,12 +140,12 @@ class PDGD(DocumentRanker):
         features: a catalogue whose items queries name, or None: queries bring their documents' features.
         positions: K, the most documents that a slate shows.
         rounds: how many queries are planned; nothing depends on it.
-        seed: of all its random choices.
+        seed: the seed of all its random choices.
         dim: where there is no catalogue, how many features a document has.
         context: how many numbers describe a query or its visitor; 0 for none.
         interactions: as :class:`recurrank.Anchored` has them.
         learning_rate: eta.
-        decay: of eta after each step.
+        decay: what eta is multiplied by after each step.
 
     >>> import numpy as np
     >>> ranker = PDGD(dim=2, positions=2, seed=0)

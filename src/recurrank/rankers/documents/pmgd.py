@@ -39,7 +39,7 @@ from recurrank.rankers.request_ranker import ContextSize, Dim, Interactions
 LEAST = 1e-300
 """The smallest share, so that the last documents of a large tau can be drawn."""
 ROUNDING = 1e-12
-"""Expectations that are 0 but for rounding are no preference."""
+"""Expectations up to this are rounding, not a preference."""
 
 
 class State(NamedTuple):
@@ -73,21 +73,21 @@ def _rank_of(score: Floats, count: int, item: int) -> int:
 
 @rare
 def _at_rank(score: Floats, count: int, rank: int) -> int:
-    """The document of a rank, by bisecting on its score: to count is faster than to move documents."""
+    """The document of a rank, by bisecting on its score: counting is faster than moving documents."""
     low, high = score[0], score[0]
     for i in range(1, count):
         low, high = min(low, score[i]), max(high, score[i])
     above, reaching, middle = 0, count, low + (high - low) / 2
     while reaching - above > 1 and low < middle < high:
-        found = 0
+        higher = 0
         for i in range(count):
-            found += score[i] > middle
-        if found > rank:
-            low, reaching = middle, found
+            higher += score[i] > middle
+        if higher > rank:
+            low, reaching = middle, higher
         else:
-            high, above = middle, found
+            high, above = middle, higher
         middle = low + (high - low) / 2
-    for i in range(count):  # one is left, and those that are equal
+    for i in range(count):  # one score is left, and those equal to it
         if low <= score[i] <= high and _rank_of(score, count, i) == rank:
             return i
     return -1
@@ -95,9 +95,9 @@ def _at_rank(score: Floats, count: int, rank: int) -> int:
 
 @inner
 def _left(state: State, ranks: Ints, size: int) -> tuple[int, float]:
-    """What a ranking has left without so many ranks, which are put into order: the first rank left, and the sum of shares.
+    """What a ranking has left without the first ``size`` of ``ranks``, which are sorted: the first rank, and the sum of shares.
 
-    The sum from that rank on, less the shares gone from there on: each is below that rank's own, so that no precision is lost.
+    That sum is the tail from the rank on, less the shares gone: each is below the rank's own, so that no precision is lost.
     """
     order, tail, left = state.work.order, state.work.top, 0.0
     for h in range(size):
@@ -116,7 +116,7 @@ def _left(state: State, ranks: Ints, size: int) -> tuple[int, float]:
 
 @inner
 def _draw(state: State, rng: np.random.Generator, ranks: Ints, size: int, count: int) -> int:
-    """A rank by the shares of those that are left without so many ranks."""
+    """Draw a rank by its share, from those that are left without the first ``size`` of ``ranks``."""
     rank, left = _left(state, ranks, size)
     bar, reached, h, last = rng.random() * left, 0.0, rank, rank
     while rank < count and reached <= bar:
@@ -236,12 +236,12 @@ class PMGD(DuelingRanker):
         features: a catalogue whose items queries name, or None: queries bring their documents' features.
         positions: K, the most documents that a slate shows.
         rounds: how many queries are planned; nothing depends on it.
-        seed: of all its random choices.
+        seed: the seed of all its random choices.
         dim: where there is no catalogue, how many features a document has.
         context: how many numbers describe a query or its visitor; 0 for none.
         interactions: as :class:`recurrank.Anchored` has them.
         learning_rate: the step towards the mean of the winners.
-        decay: of the step after each one.
+        decay: what the step is multiplied by after each one.
         candidates: how many compete.
         tau: how fast the chances of documents fall with their ranks.
 

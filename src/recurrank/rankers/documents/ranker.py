@@ -48,7 +48,7 @@ class DocumentSlate(RequestSlate):
 
     @classmethod
     def unpack(cls, packed: Mapping[str, Any]) -> Self:
-        """The slate that was packed."""
+        """The slate from what :meth:`pack` returned."""
         plain = RequestSlate.unpack(packed)
         memory = np.frombuffer(packed["memory"], "<f8").astype(np.float64).reshape(len(plain.items), -1)
         return cls(**{field.name: getattr(plain, field.name) for field in fields(plain)}, memory=memory)
@@ -68,14 +68,14 @@ class DocumentRanker(RequestRanker):
         self, features: ArrayLike | Catalogue | None, dim: int | None, positions: int, rounds: int, seed: Seed, context: int,
         interactions: str,
     ) -> dict[str, Any]:  # fmt: skip
-        """What all of them are made with; the fields of a state that all have."""
+        """Begin with what all of them are made with; return the fields that all states have."""
         self.begin(features, dim, positions, rounds, seed, context, interactions)
         none = np.zeros(0, np.int64)
         shared: dict[str, Any] = {"features": self._whole(), "short": none, "account": np.zeros(1), "work": self._work(64)}
         return {**shared, "theta": np.zeros(self.width + 1)}
 
     def _room(self, candidates: int) -> dict[str, Any]:
-        """The fields of a state, besides its work, that grow with the documents of a query; nothing of them is remembered."""
+        """Scratch fields of a state, besides its work, that grow with the documents of a query."""
         return {}
 
     def make_room(self, candidates: int) -> None:
@@ -114,16 +114,16 @@ class DocumentRanker(RequestRanker):
             features: one row per document; ``slate.items`` are rows of it.
             candidates: ids of the catalogue; or, with ``features``, what to call its rows.
             context: of the query or the visitor, where the ranker was made with one.
-            segment: of no effect.
+            segment: has no effect.
             exclude: documents that must not be shown.
-            pin: what must stand at which position, counted from 0.
+            pin: the document that must be shown at each of these positions, counted from 0.
             positions: how many positions to fill, at most the ranker's.
-            explore: how often to explore, from 0 to 1; other slates are in the best known order and teach nothing.
-            propensity: of no effect: these algorithms do not tell it.
+            explore: how often to explore, from 0 to 1; other slates are in the best-known order and not learned from.
+            propensity: has no effect: these algorithms do not compute it.
 
         """
         if features is None and candidates is None and len(self.catalogue):
-            candidates = [self.catalogue.names[place] for place in self.catalogue.alive.tolist()]
+            candidates = [self.catalogue.names[index] for index in self.catalogue.alive.tolist()]
         settings: dict[str, Any] = {"exclude": exclude, "pin": pin, "positions": positions, "explore": explore}
         settings["propensity"] = propensity
         return super().rank(features, candidates=candidates, context=context, segment=segment, **settings)
@@ -134,8 +134,8 @@ class DocumentRanker(RequestRanker):
 
     def _slate(self, answered: Answered) -> DocumentSlate:
         slate = super()._slate(answered)
-        known = {field.name: getattr(slate, field.name) for field in fields(slate)}
-        return DocumentSlate(**known, memory=self.state.memory[: len(slate)].copy())
+        values = {field.name: getattr(slate, field.name) for field in fields(slate)}
+        return DocumentSlate(**values, memory=self.state.memory[: len(slate)].copy())
 
     def learn(self, slate: Slate, clicks: ArrayLike, seen: ArrayLike | None = None) -> None:
         """Take in the clicks on a slate of this ranker: one boolean per position shown; late, in any order, each slate once."""
@@ -146,7 +146,7 @@ class DocumentRanker(RequestRanker):
         super().learn(slate, clicks, seen)
 
     def _shortlist(self) -> None:
-        """Queries name their documents."""
+        """Do nothing: queries name their documents."""
 
     def _work(self, candidates: int) -> Work:
         return Work.of(candidates, self.positions, self.width, self.width + 1)

@@ -19,29 +19,29 @@ from recurrank.rankers.engines.anchored_rounds import EXPLORE, PAY, insured
 from recurrank.rankers.engines.requests import EXPLOITED, INSURED, SAMPLED, Highest, best, disputed, dot
 
 GIVEN = -2
-"""In place of the sample that was drawn: how probable is the slate that is given?"""
+"""Instead of a drawn sample: ``chosen`` is given, and only its probability is computed."""
 
 
 class Recall(NamedTuple):
-    """Scores of a catalogue's items, which are the same for all requests until the next estimate; as far as they are known."""
+    """The scores of a catalogue's items computed so far; all requests until the next estimate share them."""
 
-    features: Floats  # (L, d) whose scores they are
-    table: Floats  # (L, V), or no rows where nothing is remembered
-    known: Bools  # (L,) which rows of the table hold
+    features: Floats  # (L, d) of the items
+    table: Floats  # (L, V), or no rows if nothing is remembered
+    known: Bools  # (L,) which rows of the table are filled
 
     @staticmethod
     def of(features: Floats, vectors: int, most: int) -> Recall:
-        """Nothing known yet, and nothing to be remembered where that would take more than ``most`` bytes."""
+        """An empty table; without rows, so that nothing is remembered, if it would take more than ``most`` bytes."""
         items = len(features) if 8 * len(features) * vectors <= most else 0
         return Recall(features, np.empty((items, vectors)), np.zeros(items, np.bool_))
 
 
 NOTHING = Recall.of(np.zeros((0, 0)), 0, 0)
-"""Of candidates that a request has brought with it."""
+"""For candidates whose features the request brings."""
 
 
 class Room(NamedTuple):
-    """Room for requests of up to n candidates, V vectors, K positions; nothing of it is remembered."""
+    """Scratch arrays for requests of up to n candidates, V vectors and K positions."""
 
     columns: Floats  # (d, n) the candidates' features
     parts: Floats  # (4, n) sums of a score
@@ -52,7 +52,7 @@ class Room(NamedTuple):
 
     @staticmethod
     def of(candidates: int, vectors: int, dim: int, positions: int) -> Room:
-        """As much as these need."""
+        """Arrays of these sizes."""
         n = candidates
         return Room(
             np.empty((dim, n)), np.empty((4, n)), np.empty((vectors, n)), np.empty(n + 1), np.empty(n + 1, np.int64),
@@ -66,7 +66,7 @@ def answer(
     explore: float, drawn: int, table: Floats, known: Bools, columns: Floats, parts: Floats, scores: Floats, top: Floats,
     kept: Ints, lists: Ints, chosen: Ints, marginal: Floats,
 ) -> tuple[int, float, float, float]:  # fmt: skip
-    """Fill ``chosen`` (candidates, counted from 0) and ``marginal``; what that did, is paid in, costs, and how probable it was.
+    """Fill ``chosen`` (indices of candidates) and ``marginal``; return what was done, paid in and spent, and the probability.
 
     ``vectors`` has theta, then S samples, then S doubts. ``drawn`` is the sample that was drawn, or -1 for the order; GIVEN
     leaves ``chosen`` as it is.
@@ -100,14 +100,14 @@ def _outcome(
     s: int, samples: int, count: int, slots: Ints, worth: Floats, link: int, account: float, scores: Floats, room: Highest,
     order: Ints, rival: Ints, out: Ints,
 ) -> tuple[int, float, float]:  # fmt: skip
-    """``out``: what is shown with the s-th samples; what that does, is paid in, and costs (``anchored_rounds._explore``)."""
+    """Fill ``out`` with what the s-th samples show; return what is done, paid in and spent (``anchored_rounds._explore``)."""
     size, doubt = len(slots), scores[1 + samples + s]
     best(doubt, count, size, rival, room)
-    loss, y, place, price = disputed(order, rival, scores[0], doubt, worth, slots, size, link)
+    loss, y, index, price = disputed(order, rival, scores[0], doubt, worth, slots, size, link)
     gain = PAY * loss
     if y >= 0 and slots[0] == 0 and account + gain >= price:
         for j in range(size):
-            out[j] = insured(order, y, place, j)
+            out[j] = insured(order, y, index, j)
         return INSURED, gain, price
     best(scores[1 + s], count, size, out, room)
     return SAMPLED, gain, 0.0
@@ -115,7 +115,7 @@ def _outcome(
 
 @inner
 def weigh(outcome: Ints, chosen: Ints, size: int, share: float, marginal: Floats) -> float:
-    """Add an outcome of probability ``share`` to the marginals; that probability if it is all of what was chosen, or 0."""
+    """Add an outcome of probability ``share`` to the marginals; return ``share`` if it is exactly what was chosen, else 0."""
     joint = share
     for j in range(size):
         if outcome[j] == chosen[j]:
@@ -127,7 +127,7 @@ def weigh(outcome: Ints, chosen: Ints, size: int, share: float, marginal: Floats
 
 @inner
 def recall(features: Floats, rows: Ints, vectors: Floats, constant: float, table: Floats, known: Bools, scores: Floats) -> None:
-    """The score of every candidate by every vector, remembered or computed and remembered."""
+    """The score of every candidate by every vector, from the table, which is filled where necessary."""
     for i in range(len(rows)):
         row = rows[i]
         if not known[row]:

@@ -40,7 +40,7 @@ class Kept(NamedTuple):
     rows: Floats  # (R, K, d) features of what was shown
     stratum: Ints  # (R, K) -1 where nothing was learned
     clicks: Bools  # (R, K)
-    examined: Floats  # (R, K) 1 where nobody is told
+    examined: Floats  # (R, K) P(examined | slate, clicks above) where it is told, else 1
 
 
 class Menu(NamedTuple):
@@ -48,8 +48,8 @@ class Menu(NamedTuple):
 
     order: Ints  # (K,) the best by theta
     sampled: Ints  # (S, K) the best by each sample
-    item: Ints  # (S,) whom each doubt disputes, or -1
-    place: Ints  # (S,) where that one stands in the order
+    item: Ints  # (S,) the item that each doubt disputes, or -1
+    place: Ints  # (S,) its index in the order
     gain: Floats  # (S,) what each doubt pays into the account
     price: Floats  # (S,) what showing the disputed item first costs
 
@@ -83,7 +83,7 @@ class State(NamedTuple):
     cuts: Floats  # (K, 3) where thirds of the summed attraction above begin, and its mean
     account: Floats  # (1,)
     numbers: Floats  # (4,) the constant feature, the link, whether P(examined | slate, clicks above) is told, the discount
-    clock: Ints  # (5,) answers; when to estimate next; answers kept; when to linearise next; answers at the last estimate
+    clock: Ints  # (5,) answers; those at the next estimate; kept; at the next linearisation; at the last estimate
     kept: Kept
     menu: Menu
     work: Work
@@ -99,9 +99,9 @@ def _stratum(positions: int, segment: int, k: int, last: int, third: int) -> int
 def choose(
     state: State, rng: np.random.Generator, features: Floats, rows: Ints, count: int, slots: Ints, explore: float, chosen: Ints
 ) -> tuple[int, float]:
-    """Fill ``chosen`` with the candidates for the free positions ``slots``; what that did, and what it has cost.
+    """Fill ``chosen`` with the candidates for the free positions ``slots``; return what was done, and its cost.
 
-    Candidates are counted from 0; their features are ``rows`` of a matrix.
+    ``chosen`` has indices of candidates; their features are ``rows`` of a matrix.
     """
     _order(state, features, rows, count, len(slots))
     done, price = EXPLOITED, 0.0
@@ -117,7 +117,7 @@ def choose(
 
 @inner
 def _order(state: State, features: Floats, rows: Ints, count: int, size: int) -> None:
-    """``work.order``: the best candidates by theta."""
+    """Fill ``work.order`` with the best candidates by theta."""
     scores(features, rows, count, state.theta, state.numbers[CONSTANT], state.work.score)
     best(state.work.score, count, size, state.work.order, state.work)
 
@@ -126,12 +126,12 @@ def _order(state: State, features: Floats, rows: Ints, count: int, size: int) ->
 def _explore(
     state: State, s: int, features: Floats, rows: Ints, count: int, slots: Ints, account: float
 ) -> tuple[int, float, float]:
-    """``work.tried``: what is shown instead of ``work.order`` with the s-th samples; what that did, is paid in, and costs."""
+    """Fill ``work.tried`` with what the s-th samples show instead of ``work.order``; return what is done, paid in and spent."""
     work, size, constant = state.work, len(slots), state.numbers[CONSTANT]
-    gain, y, place, price = _bid(state, s, features, rows, count, slots)
+    gain, y, index, price = _bid(state, s, features, rows, count, slots)
     if y >= 0 and slots[0] == 0 and account + gain >= price:
         for j in range(size):
-            work.tried[j] = insured(work.order, y, place, j)
+            work.tried[j] = insured(work.order, y, index, j)
         return INSURED, gain, price
     scores(features, rows, count, state.samples[s], constant, work.other)
     best(work.other, count, size, work.tried, work)
@@ -140,22 +140,22 @@ def _explore(
 
 @inner
 def _bid(state: State, s: int, features: Floats, rows: Ints, count: int, slots: Ints) -> tuple[float, int, int, float]:
-    """What the s-th doubt pays into the account, the candidate it disputes, that one's place in the order, and its price."""
+    """What the s-th doubt pays into the account, the candidate it disputes, its index in the order, and its price."""
     work = state.work
     scores(features, rows, count, state.doubts[s], state.numbers[CONSTANT], work.other)
     best(work.other, count, len(slots), work.rival, work)
-    loss, y, place, price = disputed(
+    loss, y, index, price = disputed(
         work.order, work.rival, work.score, work.other, state.worth, slots, len(slots), int(state.numbers[LINK])
     )
-    return PAY * loss, y, place, price
+    return PAY * loss, y, index, price
 
 
 @inner
-def insured(order: Ints, y: int, place: int, j: int) -> int:
-    """Who stands at position j where y, which stood at ``place`` of the order or below it, is shown first."""
+def insured(order: Ints, y: int, index: int, j: int) -> int:
+    """The candidate at position j if y, which was at ``index`` of the order or below, is shown first."""
     if j == 0:
         return y
-    return int(order[j - 1] if j <= place else order[j])
+    return int(order[j - 1] if j <= index else order[j])
 
 
 @hot
@@ -174,17 +174,17 @@ def take(state: State, shown: Shown, clicks: Bools) -> bool:
         mu = max(attraction(score, link), 0.0)
         learned = sound and shown.free[k]
         third = _third(state, k, above, rates)
-        g, known = _stratum(positions, shown.segment, k, last, third), 1.0
+        g, examined = _stratum(positions, shown.segment, k, last, third), 1.0
         if state.numbers[TOLD] > 0:
-            g, known = 0, shown.examined[k]
+            g, examined = 0, shown.examined[k]
         if learned:
-            _add(state, shown.features, k, g, score, mu, clicks[k], known, unit, unit)  # weighted by earlier clicks alone
+            _add(state, shown.features, k, g, score, mu, clicks[k], examined, unit, unit)  # weighted by earlier clicks alone
             state.shown[k] += unit * mu
             state.clicks[k] += unit * clicks[k]
             state.answered[k] += unit
         if keep >= 0:
             state.kept.stratum[keep, k] = g if learned else -1
-            state.kept.clicks[keep, k], state.kept.examined[keep, k] = clicks[k], known
+            state.kept.clicks[keep, k], state.kept.examined[keep, k] = clicks[k], examined
             for p in range(dim):
                 state.kept.rows[keep, k, p] = shown.features[k, p]
         above += mu
@@ -215,23 +215,23 @@ def _third(state: State, k: int, above: float, rates: tuple[float, float]) -> in
 
 @inner
 def _add(
-    state: State, features: Floats, k: int, g: int, score: float, mu: float, clicked: bool, known: float, unit: float,
-    weight: float,
+    state: State, features: Floats, k: int, g: int, score: float, mu: float, clicked: bool, examined: float,
+    unit: float, weight: float,
 ) -> None:  # fmt: skip
     """V_g += w y y', b_g += w y click;  y = x, or where attraction is logistic (o, f) = (mu - f'theta, mu (1 - mu) x).
 
-    y is times ``known``, what is known of the examination; 1 where nothing is. ``unit`` is what a new answer counts,
-    ``weight`` what this one does.
+    y is multiplied by ``examined``, the told probability of examination, or 1. A new answer counts ``unit``, this one
+    ``weight``.
     """
     y, size = state.work.row, state.work.row.shape[0]
     # w = weight / p (1 - p),  p = max(s_g mu, half the click rate of k, 0.02), the rate beginning at 1/5; at most 0.9
     rate = (state.clicks[k] + 2 * unit) / (state.answered[k] + 10 * unit)
-    p = min(max(state.scale[g] * known * mu, 0.5 * rate, LEAST_CLICKS), MOST_CLICKS)
+    p = min(max(state.scale[g] * examined * mu, 0.5 * rate, LEAST_CLICKS), MOST_CLICKS)
     w = weight / (p * (1 - p))
-    slope, start = known, 0
+    slope, start = examined, 0
     if int(state.numbers[LINK]) == LOGISTIC:
-        slope, start = known * mu * (1 - mu), 1
-        y[0] = known * mu - slope * score
+        slope, start = examined * mu * (1 - mu), 1
+        y[0] = examined * mu - slope * score
     y[start] = slope * state.numbers[CONSTANT]
     for i in range(features.shape[1]):
         y[start + 1 + i] = slope * features[k, i]
@@ -246,7 +246,7 @@ def _add(
 
 @hot
 def again(state: State) -> None:
-    """Linearise the kept answers anew, at the present theta; they are all that there are."""
+    """Linearise the kept answers anew, at the present theta; no other answers have come yet."""
     state.moments[:] = 0.0
     state.sums[:] = 0.0
     link, constant = int(state.numbers[LINK]), state.numbers[CONSTANT]
@@ -256,8 +256,8 @@ def again(state: State) -> None:
             g = state.kept.stratum[r, k]
             if g >= 0:
                 score = dot(state.kept.rows[r], k, state.theta, constant)
-                mu, known = attraction(score, link), state.kept.examined[r, k]
-                _add(state, state.kept.rows[r], k, g, score, mu, state.kept.clicks[r, k], known, 1.0, weight)
+                mu, examined = attraction(score, link), state.kept.examined[r, k]
+                _add(state, state.kept.rows[r], k, g, score, mu, state.kept.clicks[r, k], examined, 1.0, weight)
 
 
 @hot
@@ -269,8 +269,8 @@ def foresee(state: State) -> None:
     for k in range(positions):
         menu.order[k] = short[work.order[k]]
     for s in range(state.samples.shape[0]):
-        gain, y, place, price = _bid(state, s, state.features, short, len(short), slots)
-        menu.item[s], menu.place[s], menu.gain[s], menu.price[s] = short[y] if y >= 0 else -1, place, gain, price
+        gain, y, index, price = _bid(state, s, state.features, short, len(short), slots)
+        menu.item[s], menu.place[s], menu.gain[s], menu.price[s] = short[y] if y >= 0 else -1, index, gain, price
         scores(state.features, short, len(short), state.samples[s], state.numbers[CONSTANT], work.other)
         best(work.other, len(short), positions, work.tried, work)
         for k in range(positions):
@@ -308,7 +308,7 @@ def _outcome(state: State, done: int, s: int, k: int) -> int:
 
 @hot
 def recall(state: State, before: Floats) -> None:
-    """The account is all that drawing changes."""
+    """Drawing changes the account and nothing else."""
     before[0] = state.account[0]
 
 

@@ -1,4 +1,4 @@
-"""Theta from clicks at all positions, of which only the first position's are sure: scales, and the guard.
+"""Theta from clicks at all positions, of which only those at the first are unbiased: scales, and the guard.
 
 Every answer belongs to a stratum g (``Strata``), within which E[click] = s_g alpha(x) for one unknown scale s_g. V_g and b_g
 are the moments of y = (o, f) and the sums of y times the click, both divided by the variances of the clicks, alpha(x) being
@@ -13,8 +13,8 @@ without and with a click above.
     theta = (J_A + sum S_e / f_e)^-1 (b_A + sum r_e / f_e),  J = J_A + sum J_e / f_e,  J_A = ridge I + V_A
     check: where |theta - theta_A|^2 in J_A exceeds the limit, all f are raised until it does not
 
-with limit = d + 3 sqrt(2 d), three standard deviations above the mean of chi-square, so that the guard is hardly ever on for no
-reason. Where it is on, the group's weight is such that the two differ by as much as they do by chance on average.
+with limit = d + 3 sqrt(2 d), three standard deviations above the mean of chi-square, so that the guard is hardly ever on
+without cause. Where it is on, the group's weight makes the two differ by as much as they do by chance on average.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ PRIOR = (10.0, 20.0, 10.0, 40.0, 80.0)
 """How many units of information a scale's parent counts for: of a position, a segment, with or without a click above, the last
 click's position, and the stratum."""
 KNOWN = 1.0
-"""What counts as known of a scale where the scales are profiled out: nearly nothing, or the guard is on for no reason."""
+"""Prior information on a scale where the scales are profiled out: small, or the guard would be on without cause."""
 NEAR = 1e-3
-"""The turns end where the next step is shorter than this, squared and in the metric J: far below what is known of theta."""
+"""The turns end when the next step is shorter than this, squared and in the metric J: far below the error of theta."""
 RAISE, RAISES = 1.5, 80
-"""The check multiplies f by this, at most so often."""
+"""The check multiplies f by RAISE, at most RAISES times."""
 
 
 class Strata(NamedTuple):
@@ -64,7 +64,7 @@ def strata_per_segment(positions: int) -> int:
 
 
 class Estimate(NamedTuple):
-    """What the answers say."""
+    """Theta, its information and the scales, estimated from the answers."""
 
     theta: Floats  # (D,)
     information: Floats  # (D, D) J
@@ -83,7 +83,7 @@ class Estimate(NamedTuple):
 def estimate(
     moments: Floats, sums: Floats, strata: Strata, theta: Floats, inflation: Floats, ridge: float, turns: int = 3
 ) -> Estimate:
-    """Theta and all that belongs to it, starting from the last ones."""
+    """A new estimate, starting from the last theta and inflation."""
     count, size = sums.shape
     dim = len(theta)
     offset = size - dim  # 1 where y has an o
@@ -124,7 +124,7 @@ def profiled(
     image, seen, number = np.zeros((len(used), size)), np.zeros(len(used)), np.zeros(len(used))
     for u in range(len(used)):
         v, b = moments[used[u]], sums[used[u]]
-        for i in range(size):  # V_g phi, of which the lower triangle is there
+        for i in range(size):  # V_g phi, from the lower triangle
             total = v[i, i] * phi[i]
             for j in range(i):
                 total += v[i, j] * phi[j]
@@ -185,7 +185,7 @@ def _whole(triangle: Floats) -> Floats:
 
 @compiled
 def _without(matrix: Floats, direction: Floats) -> None:
-    """Leave nothing of the matrix along the direction."""
+    """Remove from the matrix all that lies along the direction."""
     dim, along = len(direction), 0.0
     image = np.zeros(dim)
     for i in range(dim):

@@ -1,4 +1,4 @@
-"""What RecurRank's blocks ask for, in proportion to what is missing, and what becomes of answers that are late or lost."""
+"""Which items RecurRank's blocks explore, in proportion to the answers that are missing; and late or lost answers."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from recurrank.rankers.engines.propensity import FIRST, one_tried_per_block
 from recurrank.rankers.ranker import Buffer
 
 STRIDE = 16
-"""Explored items whose shares are summed at once."""
+"""How many explored items have their shares summed at once."""
 KEY, START, STOP = 0, 3, 4
-"""Places in a row of ``State.block``."""
+"""Indices into a row of ``State.block``."""
 
 
 class Feedback(NamedTuple):
@@ -32,9 +32,9 @@ class Feedback(NamedTuple):
 class State(NamedTuple):
     """All blocks at once. B blocks; E explored items, those of one block next to each other.
 
-    In slates and here a block goes by its *key*, a digest of what it is: positions, items and ancestors. Two copies of a
-    ranker that went different ways (a restored one, and the one that crashed after it was saved) so never mistake each
-    other's blocks for their own.
+    Here and in slates a block is named by its *key*, a digest of its positions, items and ancestors. So two copies of a
+    ranker that diverged (a restored one, and the one that crashed after it was saved) never mistake each other's blocks
+    for their own.
     """
 
     leaders: Ints  # (K,) the first m items of each block, in order, at the block's positions
@@ -78,9 +78,9 @@ def assembled(blocks: list[Block], carried: dict[int, tuple[Ints, Ints, Ints]], 
 
 @inner
 def draw(state: State, rng: np.random.Generator, b: int) -> int:
-    """An explored item of block b, drawn in proportion to what is still to be asked; -1 if the block explores none.
+    """An explored item of block b, drawn in proportion to the answers still to be requested; -1 if the block explores none.
 
-    When all that is missing has been asked for and not answered, some of it may be lost: ask for it again.
+    When all missing answers have been requested but have not come, some may be lost: they are requested again.
     """
     start, stop = state.block[b, START], state.block[b, STOP]
     if start == stop:
@@ -97,7 +97,7 @@ def draw(state: State, rng: np.random.Generator, b: int) -> int:
         at -= several
         start += STRIDE
     entry, below = start, 0
-    for e in range(start, min(start + STRIDE, stop)):  # all of them: where a search ends is not predicted, and costs more
+    for e in range(start, min(start + STRIDE, stop)):  # all of them: leaving early costs more, in mispredicted branches
         below += share[natural(e)]
         entry += below <= at
     if not again:
@@ -153,7 +153,7 @@ def served(state: State, slate: Buffer) -> None:
 
 @hot
 def drop(state: State, slate: Buffer) -> None:
-    """The reverse, for a slate whose answer will not come."""
+    """The reverse of :func:`served`, for a slate whose answer will not come."""
     for i in range(len(slate.marks)):
         if slate.marks[i, 0] < 0:
             break
@@ -164,14 +164,14 @@ def drop(state: State, slate: Buffer) -> None:
 
 @hot
 def recall(state: State, before: Floats) -> None:
-    """How much was still to be asked for in each block."""
+    """Remember how many answers were still to be requested in each block."""
     for b in range(len(state.open)):
         before[b] = state.open[b]
 
 
 @inner
 def share(state: State, before: Floats, slate: Buffer, b: int, item: int) -> float:
-    """The probability with which :func:`draw` took this item for block b: what was left of it, of all that was left."""
+    """The probability with which :func:`draw` took this item for block b: its share of the answers still to be requested."""
     start, stop = state.block[b, START], state.block[b, STOP]
     if start == stop:
         return 1.0 if state.leaders[state.block[b, FIRST]] == item else 0.0

@@ -13,13 +13,13 @@ from recurrank.rankers.engines.propensity import FIRST, WIDTH, one_tried_per_blo
 from recurrank.rankers.ranker import Buffer
 
 BALANCE, SHARE = 0.2, 2.5
-"""The share f of balance rounds, and how much of what an order may lose is paid in: f * SHARE = half of it."""
+"""The share f of balance rounds, and the multiple of a possible loss that each pays in: f * SHARE = half of it."""
 INSURANCE = 2e-4
-"""The share of the worst that may be the case that is spent on the least known item, whatever the samples say."""
+"""The share of the worst possible loss that is spent on the least known item, whatever the samples say."""
 KEY, ROW = 0, 3
-"""Places in a row of ``State.block``."""
+"""Indices into a row of ``State.block``."""
 ANSWERS, NEXT, CERTIFIED = 0, 1, 2
-"""Places in ``State.clock``."""
+"""Indices into ``State.clock``."""
 ACCOUNT_BITS, COST_BITS, POSITION = 20, 32, (1 << 20) - 1
 """A slate's second mark: its block's first position, the account that paid for the tried item, and how much, as a float32."""
 
@@ -41,12 +41,12 @@ class State(NamedTuple):
     shown: Floats  # (K, r) sums of what was shown at each position
     clicks: Ints  # (K,)
     key: Ints  # (D,) of data sets, as slates call them
-    clock: Ints  # (3,) answers; of these, when to estimate next, and when blocks were certified last
+    clock: Ints  # (3,) answers; those at the next estimate, and those when blocks were last certified
 
 
 @hot
 def rank(state: State, rng: np.random.Generator, slate: Buffer) -> None:
-    """At most one item per block out of order, at its top; the leaders in order below it."""
+    """Show at most one item per block out of order, at its top, and the leaders in order below it."""
     marks, marked = slate.marks, 0
     for b in range(state.block.shape[0]):
         k, stop = state.block[b, FIRST], state.block[b, FIRST] + state.block[b, WIDTH]
@@ -82,7 +82,7 @@ def _choose(state: State, rng: np.random.Generator, b: int) -> tuple[int, int, f
 
 @hot
 def recall(state: State, before: Floats) -> None:
-    """Both accounts of each block."""
+    """Remember both accounts of each block."""
     for b in range(len(state.account)):
         before[2 * b], before[2 * b + 1] = state.account[b, 0], state.account[b, 1]
 
@@ -127,7 +127,7 @@ def served(state: State, slate: Buffer) -> None:
 
 @hot
 def learn(state: State, slate: Buffer, clicks: Bools) -> bool:
-    """A click or none for every data set whose set of items above still stands. True when it is time to estimate."""
+    """Add a click or a non-click to every data set whose set of items above is the same. True when it is time to estimate."""
     features, dim = state.features, state.features.shape[1]
     for i in range(len(slate.marks)):
         if slate.marks[i, 0] < 0:

@@ -1,4 +1,4 @@
-"""How long CascadeLinUCB's ranking is sure to stay as it is: limits on the drift of theta and on the shrinking of widths.
+"""How long CascadeLinUCB's ranking is certain not to change: limits on the drift of theta and on the shrinking of widths.
 
 The formulas are in ``cascade_linucb.py``, whose state this is.
 """
@@ -13,12 +13,12 @@ from recurrank._compiled import inner, natural
 from recurrank.rankers.engines.regression import dot, whiten
 
 WIDTH, PRECISION, DRIFT_LIMIT, SPREAD_LIMIT, SPREAD, MARGIN, OUTSIDE = range(7)
-"""Places in ``State.numbers``."""
+"""Indices into ``State.numbers``."""
 BATCH, STALE, CANDIDATES, LAST, SCANNED, SCANS, DECISIONS = range(7)
-"""Places in ``State.counts``."""
+"""Indices into ``State.counts``."""
 NO_LIMIT = 1e300
 ROUNDING = 1e-9
-"""Scores that are closer than this are not told apart by bounds, which are sums of rounded numbers."""
+"""Bounds do not tell apart scores that are closer than this, since they are sums of rounded numbers."""
 
 
 @inner
@@ -31,7 +31,7 @@ def measured(state: Any, item: int) -> tuple[float, float]:
 
 @inner
 def since_scan(state: Any) -> tuple[float, float]:
-    """Theta - theta_s in the norm of M_s = F F', that is |F' (theta - theta_s)|; and what it does to the centre's score."""
+    """Theta - theta_s in the norm of M_s = F F', that is |F' (theta - theta_s)|; and the change of the centre's score."""
     theta, then, factor = state.regression.theta, state.scanned_theta, state.scanned_factor
     moved, shift = 0.0, 0.0
     for j in range(len(theta)):
@@ -73,7 +73,7 @@ def certify(state: Any) -> None:
         item, most = state.candidates[index], state.raw[index]
         if bar >= 1.0 and item > last:  # it loses the tie anyway
             continue
-        # c |z| <= most - <x, theta>, as most is a bound on the score: does what follows from that leave the limits alone?
+        # c |z| <= most - <x, theta>, as most is a bound on the score: are the limits certain to stay?
         x = state.features[natural(item)]
         own = max(most - dot(x, theta), 0.0) / c if c > 0 else NO_LIMIT
         if bar < 1.0:  # must stay below the last shown one
@@ -107,7 +107,7 @@ def _pair(state: Any, drift: float, shrink: float, k: int, x: Floats, gap: float
     for i in range(len(x)):
         distance += (state.z[k, i] - state.z[size, i]) ** 2
     if distance == 0.0 and gap == 0.0:
-        return drift, shrink  # the same features: always tied, and the number decides
+        return drift, shrink  # the same features: always tied, and the item index decides
     return _tighten(drift, shrink, gap, math.sqrt(distance), state.numbers[WIDTH] * math.sqrt(state.length[k]))
 
 

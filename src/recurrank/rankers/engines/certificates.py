@@ -1,4 +1,4 @@
-"""Certified comparisons between the items of a block, and the places at which they divide it.
+"""Certified comparisons between the items of a block, and the cuts at which they divide it.
 
 A data set with parameter chi theta, for one unknown chi > 0, certifies "x is better than y" if its estimate says so by more
 than beta widths |x - y| in (I + V)^-1: the sign of <x - y, chi theta> does not depend on chi.
@@ -19,7 +19,7 @@ from recurrank.rankers.engines.pieces import PIECE, gather, leaders_first, multi
 
 
 class Alone(NamedTuple):
-    """What one data set alone says."""
+    """The estimate of one data set alone."""
 
     inverse: Floats  # (I + V)^-1
     estimate: Floats  # of chi theta
@@ -68,12 +68,12 @@ class Judges(NamedTuple):
     @staticmethod
     def of(sets: list[Alone], first: Floats) -> Judges:
         """All data sets, on the features of the first items."""
-        image = np.array([first @ one.inverse for one in sets])
+        image = np.array([first @ alone.inverse for alone in sets])
         return Judges(
-            estimate=np.array([one.estimate for one in sets]),
-            root=np.array([upper_root(one.inverse) for one in sets]),
-            beta=np.array([one.beta for one in sets]),
-            score=np.array([first @ one.estimate for one in sets]),
+            estimate=np.array([alone.estimate for alone in sets]),
+            root=np.array([upper_root(alone.inverse) for alone in sets]),
+            beta=np.array([alone.beta for alone in sets]),
+            score=np.array([first @ alone.estimate for alone in sets]),
             square=(image * first).sum(axis=2),
             image=image,
         )
@@ -161,7 +161,7 @@ def _drop(
 ) -> bool:  # fmt: skip
     """Mark the items that are kept; True if there is no cut, as an item is left that the first one does not beat.
 
-    A piece is done when none of its items can have ``width`` better ones any more. ``least`` becomes the place of the kept item
+    A piece is done when none of its items can have ``width`` better ones any more. ``least`` becomes the index of the kept item
     that is farthest from the first, (x - y)' (I + V)^-1 (x - y) = |x|^2 + |y|^2 - 2 <x, (I + V)^-1 y>, and how far.
     """
     top, worse, count, whole = judges.score.shape[1], room[0], room[1], False

@@ -1,4 +1,4 @@
-"""Coordinates in which an optimal design has unit moments, and what becomes of data when they change.
+"""Coordinates in which an optimal design has unit moments, and how data are kept when these change.
 
 With sum pi(x) x x' = I, attractions of at most 1 mean |theta|^2 = sum pi(x) <x, theta>^2 <= 1, and |x|^2 <= r (1 + tolerance).
 """
@@ -16,13 +16,13 @@ from recurrank.design.basis import Pivot, basis_of, pivots, rebase
 from recurrank.design.optimal import optimal_design
 
 TOLERANCE = 0.1
-"""Of the design, relative."""
+"""Relative tolerance of the design."""
 FAR = 4.0
-"""How many times as long as the longest of the design an item may be."""
+"""An item may be this many times as long as the longest of the design."""
 LONGEST = 1e6
-"""How long data may be in coordinates that they are moved to."""
+"""Greatest length that data may get in coordinates that they are moved to."""
 IN_SPAN = 1e-8
-"""Of a row's length: what may be left of it beside the span of the others."""
+"""A row is in the span if at most this share of its length is outside."""
 
 
 class Coordinates(NamedTuple):
@@ -34,7 +34,7 @@ class Coordinates(NamedTuple):
 
     @staticmethod
     def of(features: Features, items: NDArray[np.integer] | None, scales: Floats, pivot: Pivot = pivots) -> Coordinates:
-        """Made for these items, by default for all; ``scales`` are the largest values of each feature."""
+        """Coordinates for these items, None for all; ``scales`` are the largest values of each feature."""
         rows = Rows(features, items)
         design = optimal_design(rows, TOLERANCE, pivot)
         support = rows.take(design.support)
@@ -49,17 +49,17 @@ class Coordinates(NamedTuple):
         return Coordinates(map_, np.asarray(back, np.float64), chosen)
 
     def after(self, features: Features, alive: Ints, same: Ints) -> Coordinates:
-        """Coordinates for other items: of these, some of which are the same as they were.
+        """Coordinates for other items: the rows ``alive``, of which the rows ``same`` are unchanged.
 
-        They stay while the items of the design are there and no other is beyond their reach. New ones have to have a place for
-        all that was learned, unless there is an item beside the span of all others: then theta has more coordinates.
+        They stay while the items of the design are unchanged and all others are within reach. New ones must be able to hold
+        all that was learned, unless an item is outside the span of all others: then theta has more coordinates.
         """
         rows = np.asarray(features[alive], np.float64)
         reached = self.reach(rows)
         if reached and np.isin(self.support, same).all():
             return self
-        found = Coordinates.of(features, alive, without_zeros(np.abs(rows).max(axis=0)))
-        return self if reached and not found.takes(self) else found
+        new = Coordinates.of(features, alive, without_zeros(np.abs(rows).max(axis=0)))
+        return self if reached and not new.takes(self) else new
 
     def takes(self, other: Coordinates) -> bool:
         """Whether data in other coordinates can be moved to these: their span is in this one, and not too far from it."""
@@ -68,7 +68,7 @@ class Coordinates(NamedTuple):
         return bool(longest <= LONGEST) and self.span(other.back)
 
     def points(self, features: Features) -> Floats:
-        """All items in coordinates."""
+        """All items in these coordinates."""
         rows = Rows(features)
         whole = np.empty((len(rows), self.map.shape[1]))
         for part, chunk in rows.chunks():

@@ -10,8 +10,8 @@ Items are put in order by these bounds; only where they overlap are indices comp
 round. A look at all keeps the items that could come near the K-th best index before f has grown by a little, in steps by
 how near. A step takes part in the choice only when the K-th best index has come down to it, and while that index stays
 above what all others can reach, nothing else is looked at. Items with the same statistics have the same index: those that
-tie with the K-th best, often hundreds, wait in a row, by number, where one that is not chosen stands for all behind it.
-The choice is exactly that of computing all; ties go to the smaller item number.
+tie with the K-th best, often hundreds, wait in a row, by item index, where one that is not chosen stands for all behind it.
+The choice is exactly that of computing all; ties go to the smaller item index.
 """
 
 from __future__ import annotations
@@ -29,19 +29,19 @@ BELOW, UNTIL, MARGIN, LOOKED, BAR, LAST = 0, 1, 2, 3, 4, 5
 PART, ROW, CHOICES, STEP, ENDS = 0, 1, 2, 3, 4
 AWAY, TAKES_PART, TIED, FELL = 0, 1, 2, 3
 STEPS = 64
-"""In how many steps those that are near wait."""
+"""Number of steps in which near items wait."""
 STAY = 40
-"""Choices from one look at all items to the next, if all goes well."""
+"""Choices from one look at all items to the next, unless bounds fail before."""
 CROWD = 16
-"""Items that take part, per position, before a ranker that only learns puts them in order."""
+"""Items that take part, per position, from which a ranker that only learns sorts them."""
 STEEP = 1e290
 """A slope that bounds nothing (but times zero is zero)."""
 ROUNDING = 1e-12
-"""Bounds that are closer than this decide nothing: they are sums of rounded numbers."""
+"""Bounds closer than this decide nothing, since they are sums of rounded numbers."""
 
 
 class Beliefs(NamedTuple):
-    """What is known of each item, and the bounds on its index. An algorithm's state holds one of these."""
+    """The statistics of each item, and the bounds on its index. An algorithm's state holds one of these."""
 
     seen: Ints  # (L,) observations
     clicks: Ints  # (L,) clicks among them
@@ -89,16 +89,16 @@ def observe(beliefs: Beliefs, item: int, clicked: bool) -> None:
 
 @inner
 def crowded(beliefs: Beliefs) -> bool:
-    """Whether so many items were observed since the last choice that every copy would have to put them in their places.
+    """Whether so many items were observed since the last choice that every copy would have to sort them.
 
-    A ranker that learns what copies have served makes a choice of its own only then, and shows it to nobody.
+    Only then does a ranker that learns what its copies have served make a choice of its own, which it does not show.
     """
     return bool(beliefs.counts[PART] > CROWD * len(beliefs.best))
 
 
 @hot
 def insert(best: Ints, score: Floats, count: int, item: int, index: float) -> int:
-    """Put an item into a list of the best so far, sorted by index and then by number; how long the list is now."""
+    """Put an item into a list of the best so far, sorted by index and then by item; return its new length."""
     size = len(best)
     if count == size:
         if index < score[size - 1] or (index == score[size - 1] and item > best[size - 1]):
@@ -120,19 +120,19 @@ def most(beliefs: Beliefs, item: int, f: float) -> float:
 
 @inner
 def narrow(beliefs: Beliefs, bar: float) -> None:
-    """A margin below the bar as wide as keeps the near ones few."""
+    """Set the margin below the bar, as wide as keeps the near items few."""
     reach, items, size = beliefs.reach, len(beliefs.value), len(beliefs.best)
     row = 2 * items - beliefs.counts[ROW]
     reach[BAR], reach[BELOW] = bar, bar
     if math.isinf(bar):
         return
     for _ in range(40):
-        reach[BELOW], many = bar - reach[MARGIN], 0
+        reach[BELOW], count = bar - reach[MARGIN], 0
         for item in range(items):
-            many += most(beliefs, item, reach[UNTIL]) >= reach[BELOW] and beliefs.inside[item] == AWAY
-        if many > 6 * size + items // 4 and reach[MARGIN] > 1e-9:
+            count += most(beliefs, item, reach[UNTIL]) >= reach[BELOW] and beliefs.inside[item] == AWAY
+        if count > 6 * size + items // 4 and reach[MARGIN] > 1e-9:
             reach[MARGIN] /= 2
-        elif many + row < size and reach[MARGIN] < 1.0:
+        elif count + row < size and reach[MARGIN] < 1.0:
             reach[MARGIN] *= 4
         else:
             return
@@ -172,7 +172,7 @@ def spread(beliefs: Beliefs) -> None:
 def selector(index: Callable[..., tuple[float, float]], same: Callable[..., bool]) -> Callable[[Any, Beliefs, float], None]:
     """A compiled ``choose(state, beliefs, f)`` for an index ``index(state, item, f) -> (value, slope)``.
 
-    ``same(state, a, b)`` tells that two items have the same statistics and so the same index. ``choose`` leaves the K best
+    ``same(state, a, b)`` tells whether two items have the same statistics and so the same index. ``choose`` leaves the K best
     items in ``beliefs.best``.
     """
 
@@ -183,7 +183,7 @@ def selector(index: Callable[..., tuple[float, float]], same: Callable[..., bool
 
     @inner
     def before(state: Any, beliefs: Beliefs, a: int, b: int, f: float) -> bool:
-        """Whether the index of a is larger than that of b, or equal and its number smaller."""
+        """Whether the index of a is larger than that of b, or equal and a is smaller."""
         value, when = beliefs.value, beliefs.when
         if value[a] > most(beliefs, b, f) + ROUNDING:
             return True
@@ -219,7 +219,7 @@ def selector(index: Callable[..., tuple[float, float]], same: Callable[..., bool
     def settle(state: Any, beliefs: Beliefs, f: float) -> int:
         """Sort the active list again, without the items that fell below the bound of all the others.
 
-        Those that fell well below the last choice are put aside, and counted: they come when most others are better.
+        Those that fell well below the last choice are put aside, and counted: they are added when most others are better.
         """
         near, items, counts, reach = beliefs.near, len(beliefs.inside), beliefs.counts, beliefs.reach
         part, low, aside = counts[PART], reach[LAST] - reach[MARGIN] / 8, 0
@@ -258,7 +258,7 @@ def selector(index: Callable[..., tuple[float, float]], same: Callable[..., bool
             for n in range(begin, counts[ENDS + step]):
                 if inside[near[n]] == AWAY:
                     if counts[PART] > last and most(beliefs, near[n], f) < value[near[last]] - ROUNDING:
-                        done = False  # it waits on
+                        done = False  # it keeps waiting
                     else:
                         take(state, beliefs, near[n], f)
             counts[STEP] += done
@@ -304,7 +304,7 @@ def selector(index: Callable[..., tuple[float, float]], same: Callable[..., bool
             narrow(beliefs, bar)
             spread(beliefs)
             admit(state, beliefs, f)
-            # With all taking part the choice is right too, only slow: it ends there should bars fail again and again.
+            # With all taking part the choice is right too, only slow: it ends so if bars fail again and again.
             if sure(state, beliefs, f) and (bar > -np.inf or tries > 4):
                 break
             bar = -np.inf  # fewer than K are that near: let all take part, then set a bar

@@ -14,9 +14,9 @@ from recurrank._compiled import inner, loop
 CONSTANT = 4 * math.sqrt(2 / math.pi) / math.erf(math.sqrt(2))
 """The c of sqrt(2 N log(c sqrt(N) / delta))."""
 SIZE, FRONT, VERSION, PAIRED, LOGGED, EDGES, EVENTS, LATE, MIXED, SQUARE = range(10)
-"""Places in ``State.counts``."""
+"""Indices into ``State.counts``."""
 EMPTY = -1
-"""The key of a free place of the table."""
+"""The key of a free slot of the table."""
 
 
 @inner
@@ -38,7 +38,7 @@ def required(u: int, delta: float, guess: int) -> int:
 
 @inner
 def slot(state: Any, i: int, j: int) -> int:
-    """Where the pair is, or would be, in the table."""
+    """The slot of the pair in the table, or the one that it would get."""
     key = min(i, j) * len(state.clicks) + max(i, j)
     at = (key * 0x1E3779B97F4A7C15 >> 20) & (len(state.pair) - 1)
     while state.pair[at] != EMPTY and state.pair[at] != key:
@@ -92,20 +92,20 @@ def fill_needed(needed: Ints, delta: float) -> None:
 
 @loop
 def rehash(state: Any, bigger: Any) -> None:
-    """The pairs of one state into the larger table of another."""
+    """Copy the pairs of one state into the larger table of another."""
     pair, both = state.pair, state.both
     for at in range(len(pair)):
         if pair[at] != EMPTY:
             i, j = pair[at] // len(state.clicks), pair[at] % len(state.clicks)
-            place = slot(bigger, i, j)
-            bigger.pair[place], bigger.both[place] = pair[at], both[at]
+            new = slot(bigger, i, j)
+            bigger.pair[new], bigger.both[new] = pair[at], both[at]
 
 
 @loop
 def to_square(state: Any, bigger: Any) -> None:
-    """both_ij of the first block, from the table of pairs into a square."""
+    """Copy both_ij of the first block from the table of pairs into a square."""
     size = 0
-    for item in range(len(state.clicks)):  # columns in the order of item numbers, like the keys of pairs
+    for item in range(len(state.clicks)):  # columns in the order of item indices, like the keys of pairs
         if state.left[item, 0] == 0:
             bigger.column[item] = size
             size += 1

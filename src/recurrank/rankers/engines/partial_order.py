@@ -19,7 +19,7 @@ def passes(surplus: int, total: int, delta: float) -> bool:
 
 @inner
 def learn_mixed(state: Any, slate: Any, clicks: Bools) -> None:
-    """S and N of every pair in which one was clicked and the other, in the same block, was not."""
+    """Update S and N of every pair in which one was clicked and the other, in the same block, was not."""
     clicked, delta = state.scratch, state.numbers[0]
     for k in range(len(clicks)):
         clicked[slate.items[k]] = clicks[k]
@@ -29,8 +29,8 @@ def learn_mixed(state: Any, slate: Any, clicks: Bools) -> None:
             continue
         i = slate.items[k]
         b = state.level[i]
-        for place in range(state.bounds[b], state.bounds[b + 1]):
-            j = state.block[place]
+        for index in range(state.bounds[b], state.bounds[b + 1]):
+            j = state.block[index]
             if clicked[j]:
                 continue
             state.surplus[i, j] += 1
@@ -54,9 +54,9 @@ def learn_mixed(state: Any, slate: Any, clicks: Bools) -> None:
 
 @inner
 def arrange(state: Any, count: int) -> None:
-    """Levels as longest paths, starting from the first ``count`` items in the queue; and the items by level and number.
+    """Compute levels as longest paths, from the first ``count`` items in the queue; sort the items by level and index.
 
-    An item in the queue (marked in scratch) may have raised; what it beats must be below it.
+    An item in the queue (marked in scratch) may have risen; what it beats must be below it.
     """
     level, items, queue = state.level, len(state.level), state.queue
     head, waiting = 0, count
@@ -77,10 +77,10 @@ def arrange(state: Any, count: int) -> None:
         bounds[level[item] + 1] += 1
     for b in range(items):
         bounds[b + 1] += bounds[b]
-    for item in range(items - 1, -1, -1):  # from the ends of the blocks down, so that each is in the order of numbers
+    for item in range(items - 1, -1, -1):  # from the ends of the blocks down, so that each is in the order of item indices
         bounds[level[item] + 1] -= 1
         state.block[bounds[level[item] + 1]] = item
-    for b in range(items):  # what stands at b + 1 is now where block b starts
+    for b in range(items):  # the number at b + 1 is now where block b starts
         bounds[b] = bounds[b + 1]
     bounds[items] = items
     state.counts[VERSION] += 1
@@ -88,7 +88,7 @@ def arrange(state: Any, count: int) -> None:
 
 @loop
 def mix(state: Any) -> None:
-    """From the first block to all blocks: S and N of every pair as they were when the pair was parted."""
+    """Go from the first block to all blocks: S and N of every pair as they were when the pair was separated."""
     items = len(state.clicks)
     for e in range(state.counts[EDGES]):
         state.beats[state.edges[e, 0], state.edges[e, 1]] = 1
@@ -96,7 +96,7 @@ def mix(state: Any) -> None:
     for item in range(items):  # (loops: numba takes seconds to compile the assignment of an array)
         clicks[item] = 0
     last = state.counts[EVENTS] + 1
-    for event in range(1, last + 1):  # the last split separates no pair: those still together
+    for event in range(1, last + 1):  # the last one is for pairs that are still together
         until = state.counts[LOGGED]
         for item in range(items):
             if state.left[item, 0] == event:

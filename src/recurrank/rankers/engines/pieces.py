@@ -1,4 +1,4 @@
-"""Large sets of items, read once, in pieces that fit the processor's cache: its leaders, and the item that is farthest off.
+"""Large sets of items, read once, in pieces that fit the processor's cache: their leaders, and the item that is farthest off.
 
 Features of a piece are gathered as columns, so that the processor works on several items at a time.
 """
@@ -14,7 +14,7 @@ from recurrank._arrays import Bools, Floats, Ints
 from recurrank._compiled import inner, sweep
 
 PIECE = 256
-"""Items of a large set that are looked at together: their features and one product fit the fastest cache."""
+"""Number of items of a large set that are read together: their features and one product fit the fastest cache."""
 
 
 @inner
@@ -34,9 +34,9 @@ def multiply(columns: Floats, weights: Any, first: int, size: int, product: Floa
     for i in range(size):
         product[i] = 0.0
     for p in range(first, single):
-        one = weights[p]
+        weight = weights[p]
         for i in range(size):
-            product[i] += columns[p, i] * one
+            product[i] += columns[p, i] * weight
     for p in range(single, dim, 4):
         a, b, c, d = weights[p], weights[p + 1], weights[p + 2], weights[p + 3]
         for i in range(size):
@@ -71,7 +71,7 @@ def some_above(values: Any, size: int, bar: Any) -> bool:
 
 
 def room(features: Floats, rows: int) -> tuple[Floats, Floats]:
-    """For the features of one piece as columns, and for some numbers of each of its items."""
+    """Scratch arrays for the features of one piece as columns, and for ``rows`` numbers per item."""
     return np.empty((features.shape[1], PIECE)), np.empty((rows, PIECE))
 
 
@@ -83,14 +83,14 @@ def upper_root(matrix: Floats) -> Floats:
 
 def leaders_first(features: Floats, items: Any, theta: Floats, width: int) -> Any:
     """The items in another order: those of the ``width`` largest scores <x, theta> best first, then the others as they were."""
-    place, leads, order = np.zeros(width, np.int64), np.zeros(len(items), np.bool_), np.empty_like(items)
-    _leaders_first(features, items, theta, np.full(width, -np.inf), place, leads, order)
+    index, leads, order = np.zeros(width, np.int64), np.zeros(len(items), np.bool_), np.empty_like(items)
+    _leaders_first(features, items, theta, np.full(width, -np.inf), index, leads, order)
     return order
 
 
 @sweep
 def _leaders_first(
-    features: Floats, items: Any, theta: Floats, value: Floats, place: Ints, leads: Bools, order: Any
+    features: Floats, items: Any, theta: Floats, value: Floats, index: Ints, leads: Bools, order: Any
 ) -> None:  # fmt: skip
     width = len(value)
     for i in range(len(items)):
@@ -98,11 +98,11 @@ def _leaders_first(
         if score > value[width - 1]:
             j = width - 1
             while j > 0 and value[j - 1] < score:
-                value[j], place[j] = value[j - 1], place[j - 1]
+                value[j], index[j] = value[j - 1], index[j - 1]
                 j -= 1
-            value[j], place[j] = score, i
+            value[j], index[j] = score, i
     for j in range(width):
-        leads[place[j]], order[j] = True, items[place[j]]
+        leads[index[j]], order[j] = True, items[index[j]]
     put = width
     for i in range(len(items)):
         if not leads[i]:
@@ -111,9 +111,9 @@ def _leaders_first(
 
 
 def farthest(features: Floats, items: Any, matrix: Floats) -> tuple[int, float]:
-    """The place of the item x of largest (x - y)' matrix (x - y), y being the first item; and the root of that."""
-    found: tuple[int, float] = _farthest(features, items, upper_root(matrix), *room(features, 2))
-    return found
+    """The index of the item x of largest (x - y)' matrix (x - y), y being the first item; and the root of that."""
+    result: tuple[int, float] = _farthest(features, items, upper_root(matrix), *room(features, 2))
+    return result
 
 
 @sweep

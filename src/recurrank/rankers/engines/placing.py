@@ -8,10 +8,10 @@ from recurrank._compiled import inner, natural
 
 @inner
 def show_tried(items: Ints, leaders: Ints, first: int, stop: int, tried: int) -> None:
-    """The tried item at ``first``, and the leaders in order below it: those above its own position move down by one."""
+    """Show the tried item at ``first``, and the leaders in order below it: those above its own position move down by one."""
     items[natural(first)], below = tried, False
     before = leaders[natural(first)]
-    for k in range(first + 1, stop):  # all of them: where a search ends is not predicted, and costs more
+    for k in range(first + 1, stop):  # all of them: leaving early costs more, in mispredicted branches
         below |= before == tried
         here = leaders[natural(k)]
         items[natural(k)] = here if below else before
@@ -20,6 +20,6 @@ def show_tried(items: Ints, leaders: Ints, first: int, stop: int, tried: int) ->
 
 @inner
 def show_leaders(items: Ints, leaders: Ints, first: int, stop: int) -> None:
-    """The leaders in order."""
+    """Show the leaders in order."""
     for k in range(first, stop):
         items[natural(k)] = leaders[natural(k)]

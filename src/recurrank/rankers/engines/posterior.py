@@ -1,4 +1,4 @@
-"""What samples of a linear model's parameter say about a set of items: who may be among the best, and who is.
+"""What samples of a linear model's parameter say about a set of items: which may be among the best, and which are.
 
 Small sets are put in order and looked at as a whole. Large ones are read once, in pieces that fit the processor's cache: the
 answers are the same.
@@ -54,10 +54,10 @@ def _bounds(
 
 @sweep
 def _not_beaten(near: Ints, score: Floats, image: Floats, radius: float, width: int, kept: Any) -> None:
-    """Whether each of ``near``, best first, is a leader or not surely below one of the leaders."""
+    """Whether each of ``near``, best first, is a leader or not certainly below one of the leaders."""
     dim = image.shape[1]
-    for place in range(len(near)):
-        i, inside = near[place], place < width
+    for index in range(len(near)):
+        i, inside = near[index], index < width
         for j in range(width - 1, -1, -1):
             if inside:
                 break
@@ -65,7 +65,7 @@ def _not_beaten(near: Ints, score: Floats, image: Floats, radius: float, width: 
             for q in range(dim):
                 norm += (image[i, q] - image[leader, q]) ** 2
             inside = score[leader] - score[i] <= radius * math.sqrt(norm)
-        kept[place] = inside
+        kept[index] = inside
 
 
 def look(
@@ -84,9 +84,9 @@ def look(
     width, samples = len(worth), narrow.shape[1]
     best = Best(
         top=np.full(samples, -np.inf),
-        place=np.zeros((samples, width), np.int64),
+        order=np.zeros((samples, width), np.int64),
         value=np.full((samples, width), -np.inf),
-        known=np.zeros((samples, width)),
+        score=np.zeros((samples, width)),
         lead=np.empty(width),
         sampled_lead=np.empty((width, samples)),
     )
@@ -102,29 +102,29 @@ def look(
 
 
 class Best(NamedTuple):
-    """What one reading of a block's items leaves, for S samples and m positions."""
+    """The result of reading a block's items once, for S samples and m positions."""
 
     top: Floats  # (S,) the largest value under a narrow sample
-    place: Ints  # (S, m) the best under a wide sample, in order
+    order: Ints  # (S, m) the best items under a wide sample, in order
     value: Floats  # (S, m) their values under it
-    known: Floats  # (S, m) and by theta
+    score: Floats  # (S, m) and by theta
     lead: Floats  # (m,) the leaders' values by theta
     sampled_lead: Floats  # (m, S) and under the wide samples
 
 
 @inner
-def _enter(found: Best, s: int, place: int, value: float, known: float) -> None:
-    """Put an item among the best under wide sample s."""
+def _enter(found: Best, s: int, index: int, value: float, score: float) -> None:
+    """Insert an item among the best under wide sample s."""
     values, j = found.value[s], found.value.shape[1] - 1
     while j > 0 and values[j - 1] < value:
-        values[j], found.place[s, j], found.known[s, j] = values[j - 1], found.place[s, j - 1], found.known[s, j - 1]
+        values[j], found.order[s, j], found.score[s, j] = values[j - 1], found.order[s, j - 1], found.score[s, j - 1]
         j -= 1
-    values[j], found.place[s, j], found.known[s, j] = value, place, known
+    values[j], found.order[s, j], found.score[s, j] = value, index, score
 
 
 @sweep
 def _compare(items: Any, score: Floats, usual: Floats, sampled: Floats, found: Best, first: Ints) -> None:
-    """The best items, where all products are known."""
+    """Find the best items, given all products."""
     width = len(found.lead)
     for j in range(width):
         found.lead[j] = score[j]
@@ -140,7 +140,7 @@ def _compare(items: Any, score: Floats, usual: Floats, sampled: Floats, found: B
 
 @inner
 def _gather_short(features: Floats, items: Any, start: int, size: int, columns: Any) -> float:
-    """The features of ``size`` items as columns of short floats; the largest squared length."""
+    """The features of ``size`` items as columns in single precision; returns the largest squared length."""
     largest = 0.0
     for i in range(size):
         item, square = items[start + i], 0.0
@@ -159,8 +159,8 @@ def _read(
 ) -> None:  # fmt: skip
     """Read all items once, a piece at a time, for the same answer.
 
-    Products of floats of half the length are right but for (d + 3) 2^-24 |x| |w|, inputs rounded as well. Only where twice
-    that does not keep an item below the best so far, the product is computed in full.
+    Products in single precision are off by at most (d + 3) 2^-24 |x| |w|, rounded inputs included. Only where twice that
+    does not keep an item below the best so far is the product computed in full.
     """
     count, dim, width, largest = len(items), features.shape[1], len(found.lead), 0.0
     for j in range(width):
@@ -192,8 +192,8 @@ def _read(
 
 @sweep
 def _judge(items: Any, worth: Floats, found: Best, asked: Ints, gain: Floats, cost: Floats) -> None:
-    """What the leaders in order lose under each wide sample."""
-    best, value, known, lead, sampled_lead = found.place, found.value, found.known, found.lead, found.sampled_lead
+    """Compute what the leaders in order lose under each wide sample."""
+    best, value, score, lead, sampled_lead = found.order, found.value, found.score, found.lead, found.sampled_lead
     samples, width = value.shape
     for s in range(samples):
         total, most, which, score_which = 0.0, 0.0, -1, 0.0
@@ -209,14 +209,14 @@ def _judge(items: Any, worth: Floats, found: Best, asked: Ints, gain: Floats, co
                 most, which, score_which = differ, i, lead[i]
         for j in range(width):  # one that comes in: worth nothing now
             i = best[s, j]
-            differ = worth[j] * abs(value[s, j] - known[s, j])
+            differ = worth[j] * abs(value[s, j] - score[s, j])
             if i >= width and (differ > most or (differ == most and i < which)):
-                most, which, score_which = differ, i, known[s, j]
+                most, which, score_which = differ, i, score[s, j]
         gain[s], asked[s], cost[s] = max(total, 0.0), -1, 0.0
         if which >= 0:
-            # Showing x first moves the leaders above its place down by one: what is lost, by theta and W.
-            place = min(which, width - 1)
+            # Showing x first moves the leaders above it down by one: what is lost, by theta and W.
+            index = min(which, width - 1)
             price = -worth[0] * score_which
-            for j in range(place + 1):
-                price += worth[j] * lead[j] - (worth[j + 1] * lead[j] if j < place else 0.0)
+            for j in range(index + 1):
+                price += worth[j] * lead[j] - (worth[j + 1] * lead[j] if j < index else 0.0)
             asked[s], cost[s] = items[which], max(price, 0.0)

@@ -4,11 +4,11 @@ A ranker's file has ``propensity(state, before, slate, marginal) -> joint``, com
 its position into ``marginal`` and returns that of the whole slate, for the state in which the slate was drawn. Where drawing
 changes what the probabilities depend on, ``recall(state, before)`` has copied that before.
 
-Any slate may be asked for, also one that the algorithm would never show: its joint probability is 0. NaN is a probability that
-is not known in closed form.
+Any slate may be given, even one that the algorithm would never show: its joint probability is 0. NaN stands for a probability
+without a known closed form.
 
 ``conditional(state, slate, marginal, joint, given)`` writes the probability of each item given those above it; their product is
-the joint one. :func:`follows` is for algorithms of which that follows from the others.
+the joint one. :func:`follows` is for algorithms where these follow from the others.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from recurrank._compiled import hot, inner
 
 UNKNOWN = float("nan")
 SAME, ROUNDED = 1e-6, 2e-3
-"""Relative differences that are rounding: of joint probabilities, and of marginal ones, which are half precision in logs."""
+"""Relative differences up to these are rounding: of joint probabilities, and of marginal ones (half precision in logs)."""
 FIRST, WIDTH = 1, 2
 """Columns of ``state.block``: a block's first position and how many it has."""
 
 
 @hot
 def certain(state: Any, before: Floats, slate: Any, marginal: Floats) -> float:
-    """For algorithms that draw nothing at random, of the slate that they have shown."""
+    """For algorithms that draw nothing at random: the slate that they have shown was certain."""
     for k in range(len(marginal)):
         marginal[k] = 1.0
     return 1.0
@@ -86,7 +86,7 @@ def given_above(marginal: Floats, joint: float, size: int, given: Floats) -> boo
 
 @inner
 def uniform(items: int, slate: Any, marginal: Floats) -> float:
-    """The first K of a shuffle of so many items: each of them anywhere with probability 1 / L."""
+    """The first K of a shuffle of L items: each is at each position with probability 1 / L."""
     joint = 1.0
     for k in range(len(marginal)):
         marginal[k] = 1.0 / items

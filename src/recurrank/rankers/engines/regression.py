@@ -3,7 +3,7 @@
 With M = I + sum x x' and b = sum x w over the observations, theta = M^-1 b. M = F F' with F lower triangular ("factor"), and
 z = F^-1 x is an item in coordinates where its width is a length: sqrt(x' M^-1 x) = |z|.
 
-Adding the same x x' a million times loses digits, and after some 10^5 rounds decisions with them. So sums are compensated
+Adding the same x x' a million times loses digits, which changes decisions after some 10^5 rounds. So sums are compensated
 (Neumaier): ``gram_low`` and ``target_low`` hold what rounding took away.
 """
 
@@ -67,7 +67,7 @@ def add(regression: Regression, x: Floats, weight: float, response: float) -> No
 
 @inner
 def solve(regression: Regression) -> None:
-    """A fresh F and theta from M and b."""
+    """Compute F and theta from M and b."""
     factor, theta, work = regression.factor, regression.theta, regression.work
     d = len(theta)
     # Cholesky: F_ij = (M_ij - sum_k F_ik F_jk) / F_jj
@@ -76,7 +76,7 @@ def solve(regression: Regression) -> None:
             total = regression.gram[i, j] + regression.gram_low[i, j]
             for k in range(j):
                 total -= factor[i, k] * factor[j, k]
-            # M is at least ridge * I, and so is every pivot: where rounding says less, the ridge it is
+            # M is at least ridge * I, and so is every pivot: if rounding makes it less, use the ridge
             factor[i, j] = math.sqrt(max(total, regression.ridge[0])) if i == j else total / factor[j, j]
     # F work = b, F' theta = work
     for i in range(d):

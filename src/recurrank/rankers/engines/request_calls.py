@@ -15,7 +15,7 @@ _compiled: dict[type[Any], Any] = {}
 
 
 def register_requests(state: type[Any], ranker: Any) -> None:
-    """Compiled code that meets this type of state takes ``compiled_choose`` and ``compiled_take`` of this class."""
+    """Make compiled code use ``compiled_choose`` and ``compiled_take`` of this class for this type of state."""
     _compiled[state] = ranker
 
 

@@ -21,29 +21,29 @@ from recurrank.rankers.request import LARGEST
 LINEAR, LOGISTIC = 0, 1
 LINKS = ("linear", "logistic")
 BLOCK = 128
-"""Candidates whose features are laid out by column at a time."""
+"""Number of candidates whose features are laid out by column at a time."""
 EXPLOITED, SAMPLED, INSURED = 0, 1, 2
-"""What a slate did: the best-known order; the order of a sample; one disputed item first, paid for from the account."""
+"""How a slate was chosen: the best-known order; the order of a sample; one disputed item first, paid for from the account."""
 
 
 class Shown(NamedTuple):
-    """A slate as learning sees it: all that an answer needs besides the clicks, whatever has become of the items."""
+    """A slate as learning sees it: all that it needs besides the clicks, even if the items have changed since."""
 
     features: Floats  # (K, d) of the items shown
     free: Bools  # (K,) False where the item was pinned
     segment: int
-    examined: Floats  # (K,) P(examined | slate, clicks above) where somebody is told; else unused
+    examined: Floats  # (K,) P(examined | slate, clicks above) where it is told; else unused
 
 
 class Highest(NamedTuple):
-    """Room for :func:`best`."""
+    """Scratch arrays for :func:`best`."""
 
     top: Floats  # (n + 1,) the highest scores
     kept: Ints  # (n + 1,) and whose they are
 
 
 class Work(NamedTuple):
-    """Room for computations within a call; nothing of it is remembered."""
+    """Scratch arrays for computations within a call."""
 
     score: Floats  # (n,) by theta
     other: Floats  # (n,) by a sample
@@ -99,19 +99,19 @@ def scores(features: Floats, rows: Ints, count: int, theta: Floats, constant: fl
 @inner
 def usable(features: Floats, row: int) -> bool:
     """Whether learning can add up the squares of these features; logs of versions that did not check may have others."""
-    found = True
+    small = True
     for p in range(features.shape[1]):
-        found &= abs(features[row, p]) <= LARGEST
-    return found
+        small &= abs(features[row, p]) <= LARGEST
+    return small
 
 
 @rare
 def best(score: Floats, count: int, size: int, order: Ints, work: Work | Highest) -> None:
-    """The ``size`` rows of the highest scores, in order; the earlier row of two equals.
+    """The ``size`` rows of the highest scores, in order; the earlier of equal rows first.
 
     Rows are dealt into 2 ``size`` heaps. The size-th highest of the heaps' maxima is a bar that at least ``size`` rows reach,
-    and few more where scores come in no particular order. Those are ordered by counting who is above each of them, which has
-    no branches to mispredict; where they are many after all, they are inserted one by one.
+    and few more where scores come in no particular order. Those are ordered by counting how many are above each, which has
+    no branches to mispredict; if they are many after all, they are inserted one by one.
     """
     heaps, bar = min(2 * size, count), -np.inf
     if heaps < count:
@@ -130,9 +130,9 @@ def best(score: Floats, count: int, size: int, order: Ints, work: Work | Highest
         held += score[i] >= bar
     if held <= 4 * size:
         for h in range(held):
-            place = _above(work.top, held, h)
-            if place < size:
-                order[place] = work.kept[h]
+            rank = _above(work.top, held, h)
+            if rank < size:
+                order[rank] = work.kept[h]
     else:
         _insert(work, held, size, order)
 
@@ -140,10 +140,10 @@ def best(score: Floats, count: int, size: int, order: Ints, work: Work | Highest
 @inner
 def _reaching(values: Floats, count: int, bar: float) -> int:
     """How many of the values are at least this high."""
-    found = 0
+    reaching = 0
     for j in range(count):
-        found += values[j] >= bar
-    return found
+        reaching += values[j] >= bar
+    return reaching
 
 
 @inner
@@ -160,7 +160,7 @@ def _above(values: Floats, count: int, h: int) -> int:
 
 @inner
 def _insert(work: Work | Highest, count: int, size: int, order: Ints) -> None:
-    """The same by insertion: ``order`` holds places among those kept until the last line."""
+    """The same by insertion: until the last line ``order`` holds indices into ``work.kept``."""
     held = 0
     for i in range(count):
         value = work.top[i]
@@ -189,13 +189,13 @@ def attraction(score: float, link: int) -> float:
 def disputed(
     order: Ints, rival: Ints, score: Floats, other: Floats, worth: Floats, slots: Ints, size: int, link: int
 ) -> tuple[float, int, int, float]:
-    """What the order would lose if the rival scores were true; which item they disagree about most; its place; its price.
+    """What the order would lose if the rival scores were true; which item they disagree about most; its index; its price.
 
     loss = sum_k W_k (alpha'(rival_k) - alpha'(order_k)),  alpha' by the sample;
     the item of the largest |W(rival) - W(order)| |alpha'(x) - alpha(x)|, W = 0 outside the list (-1: none);
-    the price of showing it first, the items above its place moving down by one, by theta.
+    its index in the order, the last one if it is outside; the price of showing it first, by theta, if those above move down.
     """
-    loss, most, which, place = 0.0, 0.0, -1, size - 1
+    loss, most, which, index = 0.0, 0.0, -1, size - 1
     for j in range(size):
         i = order[j]
         sampled, then = attraction(other[i], link), 0.0
@@ -205,7 +205,7 @@ def disputed(
                 then = worth[slots[h]]
         differ = abs(then - worth[slots[j]]) * abs(sampled - attraction(score[i], link))
         if differ > most:
-            most, which, place = differ, i, j
+            most, which, index = differ, i, j
     for j in range(size):
         i = rival[j]
         sampled, inside = attraction(other[i], link), False
@@ -214,18 +214,18 @@ def disputed(
             inside |= order[h] == i
         differ = worth[slots[j]] * abs(sampled - attraction(score[i], link))
         if not inside and differ > most:
-            most, which, place = differ, i, size - 1
+            most, which, index = differ, i, size - 1
     price = 0.0
     if which >= 0:
         price = -worth[slots[0]] * attraction(score[which], link)
-        for j in range(place + 1):
-            moved = worth[slots[j + 1]] if j < place else 0.0
+        for j in range(index + 1):
+            moved = worth[slots[j + 1]] if j < index else 0.0
             price += (worth[slots[j]] - moved) * attraction(score[order[j]], link)
-    return max(loss, 0.0), which, place, max(price, 0.0)
+    return max(loss, 0.0), which, index, max(price, 0.0)
 
 
 def learn_of_catalogue(take: Callable[..., bool]) -> Any:
-    """A compiled ``learn(state, slate, clicks)``, which takes in the clicks on a slate of the catalogue as ``take`` does."""
+    """A compiled ``learn(state, slate, clicks)``, which learns from the clicks on a slate of the catalogue as ``take`` does."""
 
     @hot
     def learn(state: Any, slate: Buffer, clicks: Bools) -> bool:

@@ -19,7 +19,7 @@ from recurrank.rankers.ranker import Buffer
 
 
 def unseen(catalogue: Catalogue, positions: int, ridge: float = 1.0) -> dict[str, Any]:
-    """What states with scores of all items have in common, before any observation."""
+    """The common fields of states with scores of all items, before any observation."""
     d = catalogue.dim
     return {
         "columns": columns_of(catalogue.features),
@@ -32,7 +32,7 @@ def unseen(catalogue: Catalogue, positions: int, ridge: float = 1.0) -> dict[str
 
 
 def widths(catalogue: Catalogue) -> dict[str, Any]:
-    """And what confidence widths need."""
+    """The further fields that confidence widths need."""
     d = catalogue.dim
     return {"lower": np.eye(d), "inverse": np.eye(d), "square": np.zeros(len(catalogue))}
 
@@ -83,7 +83,7 @@ def squares(columns: Floats, inverse: Floats, square: Floats) -> None:
 
 @inner
 def show_optimistic(state: Any, theta: Floats, width: float, most: float, slate: Buffer) -> None:
-    """The K items of largest min(theta'x + width |x|_{M^-1}, most) in order, M being factored."""
+    """Show the K items of largest min(theta'x + width |x|_{M^-1}, most) in order, M being factored."""
     invert(state.regression, state.lower, state.inverse)
     means(state.columns, theta, state.score)
     squares(state.columns, state.inverse, state.square)
@@ -94,7 +94,7 @@ def show_optimistic(state: Any, theta: Floats, width: float, most: float, slate:
 
 @inner
 def show_best(state: Any, slate: Buffer) -> None:
-    """The K items of largest score in order."""
+    """Show the K items of largest score in order."""
     best_of(state.score, state.best, state.top)
     for k in range(len(slate.items)):
         slate.items[k] = state.best[k]
@@ -102,7 +102,7 @@ def show_best(state: Any, slate: Buffer) -> None:
 
 @inner
 def best_of(score: Floats, best: Ints, top: Floats) -> None:
-    """The items of largest score, ties by item number."""
+    """Fill ``best`` with the items of largest score, ties by item index."""
     count = 0
     for item in range(len(score)):
         if count < len(best) or score[item] > top[len(best) - 1]:

@@ -26,10 +26,10 @@ def leading(features: Floats, items: Ints, vectors: Floats, size: int, likely: I
     value, best = np.empty((len(vectors), size)), np.empty((len(vectors), size), np.int64)
     columns, (score,) = room(features, 1)
     bars = np.full(len(vectors), -np.inf)
-    for some in (likely, items) if len(likely) >= size else (items,):
+    for part in (likely, items) if len(likely) >= size else (items,):
         value[:], best[:] = -np.inf, -1
-        _leading(features, some, weights, bars, value, best, columns, score)
-        bars = np.nextafter(value[:, -1], -np.inf)  # the best of all items are at least as good as those of some
+        _leading(features, part, weights, bars, value, best, columns, score)
+        bars = np.nextafter(value[:, -1], -np.inf)  # the best of all items are at least as good as those of a part
     return np.unique(best[best >= 0])
 
 
@@ -37,7 +37,7 @@ def leading(features: Floats, items: Ints, vectors: Floats, size: int, likely: I
 def _leading(
     features: Floats, items: Any, weights: Floats, bars: Floats, value: Floats, best: Ints, columns: Floats, score: Floats
 ) -> None:
-    """The largest scores above the bars, and whose they are, for every vector; the largest first."""
+    """Find the largest scores above the bars, and their items, for every vector; the largest first."""
     last = value.shape[1] - 1
     for start in range(0, len(items), PIECE):
         count = min(PIECE, len(items) - start)

@@ -1,5 +1,5 @@
-"""Solving with information matrices, also with those that are singular to rounding: features of very different sizes lose the
-ridge to it.
+"""Solving with information matrices, even those that rounding makes singular: the ridge is lost to rounding when features
+have very different sizes.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import numpy as np
 from recurrank._arrays import Floats
 
 LEAST, STEP, STEPS = 1e-14, 100.0, 10
-"""What is added to the diagonal where a factorisation fails, as a share of it, and how it grows until none fails."""
+"""Share of the diagonal that is added if a factorisation fails, the factor by which it grows, and the most attempts."""
 
 
 def solved(matrix: Floats, right: Floats) -> Floats:
@@ -38,5 +38,5 @@ def factor(matrix: Floats) -> Floats:
 
 
 def spread(information: Floats) -> Floats:
-    """R, lower triangular, with R'R the covariance: rows z R are deviations of samples."""
+    """R, lower triangular, with R'R the covariance: z @ R is the deviation of a sample, for standard normal z."""
     return np.asarray(np.linalg.inv(factor(information)), np.float64)  # (L L')^-1 = L^-T L^-1

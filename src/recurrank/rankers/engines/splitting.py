@@ -10,9 +10,9 @@ from recurrank._compiled import sweep
 
 
 def split(estimates: Floats, best: Ints, precision: float, elimination: str) -> list[tuple[Ints, NDArray[np.int32]]]:
-    """Lines 6-8: the parts of a block with these estimates, each as its leaders in order and all its items, as places.
+    """Lines 6-8: the parts of a block with these estimates, each as the indices of its leaders in order and of all its items.
 
-    ``best`` are the places of the m largest estimates, in order. The proof's rule first: drop a when
+    ``best`` are the indices of the m largest estimates, in order. The proof's rule first: drop a when
     <theta_hat, a^(m) - a> >= 2 Delta, m items being that much better. Then cut where neighbours differ by 2 Delta, and
     leave out the parts that begin below the block's last position. What the proof keeps below a^(m) is within 2 Delta of
     it, and so has no cuts: only the best have to be in order.
@@ -30,17 +30,17 @@ def split(estimates: Floats, best: Ints, precision: float, elimination: str) -> 
     stops = [*(int(u) for u in cuts), len(order)]
     leaders = [order[start : min(stop, width)] for start, stop in zip(starts, stops, strict=False)]
     members = [np.sort(order[start:stop]).astype(np.int32) for start, stop in zip(starts, stops, strict=False)]
-    if elimination == "proof":  # the last part has all that is kept but what the others have
+    if elimination == "proof":  # the last part has all kept items that the others do not have
         members[-1] = np.delete(kept, np.searchsorted(kept, order[: starts[-1]]))
     return list(zip(leaders, members, strict=True))
 
 
 @sweep
 def _within(estimates: Floats, worst_shown: float, distance: float, kept: NDArray[np.int32]) -> int:
-    """The places of all estimates that are less than the distance below a^(m)'s, and how many."""
+    """Fill ``kept`` with the indices of all estimates less than the distance below a^(m)'s; return how many."""
     count = 0
-    for place in range(len(estimates)):
-        if worst_shown - estimates[place] < distance:
-            kept[count] = place
+    for index in range(len(estimates)):
+        if worst_shown - estimates[index] < distance:
+            kept[count] = index
             count += 1
     return count

@@ -28,10 +28,10 @@ from recurrank.rankers.engines.tracking import Changes, no_changes, touch
 LEVEL, X, AHEAD, MARGIN = 0, 1, 2, 3
 UNSEEN = 1e300
 """The index of an arm that was never chosen."""
-PLACES = 2**16 - 1
+LOW_BITS = 2**16 - 1
 TRACKED = "seen", "clicks", "base", "rise"
 SLACK = 1e-10
-"""More, relative to 1 + index, than rounding and the bits of a place change."""
+"""More, relative to 1 + index, than rounding and the overwritten low bits change."""
 
 
 class Arms(NamedTuple):
@@ -79,14 +79,14 @@ def no_arms(bandits: int, items: int) -> Arms:
 def _highest(base: Floats, rise: Floats, x: float) -> int:
     """The highest line at x, and the first of those that are equally high.
 
-    Positive floats are ordered as their bits are. The last 16 bits, 1.5e-11 of a value, give way to the place from the end:
-    so it takes one maximum of integers, which the processor finds several at a time.
+    Positive floats are ordered as their bits are. The last 16 bits, 1.5e-11 of a value, are overwritten by the number from
+    the end: so it takes one maximum of integers, which the processor computes several at a time.
     """
     high, last = 0, len(base) - 1
     for i in range(len(base)):
         bits = np.float64(base[i] + rise[i] * x).view(np.int64)
-        high = max(high, int(bits & ~PLACES) | (last - i))
-    return int(last - (high & PLACES))
+        high = max(high, int(bits & ~LOW_BITS) | (last - i))
+    return int(last - (high & LOW_BITS))
 
 
 @inner

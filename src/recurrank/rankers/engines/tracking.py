@@ -2,7 +2,7 @@
 
 A state with tables of many rows, of which a round changes a few, has a field ``changes``. What writes to row r of one of them
 calls ``touch(changes, r)``, which costs one store. Rows are counted in blocks of ``ROWS``, and time in copies: ``when`` has the
-time of each block's last change. A copy takes over these times, and keeps whose copy it is and of what time; from then on both
+time of each block's last change. A copy takes over these times, and remembers its source and the time; from then on both
 go on at the next time. So a block of the two can differ only if one of them has changed it since:
 
     source.when[b] > SINCE   or   copy.when[b] > SINCE.
@@ -21,7 +21,7 @@ from recurrank._compiled import hot
 SHIFT = 5
 ROWS = 1 << SHIFT
 FEW = 8
-"""Blocks are copied one by one if not more than one in so many differ."""
+"""Blocks are copied one by one if at most one in FEW differs."""
 NOW, COUNT, OWN, SOURCE, SINCE = 0, 1, 2, 3, 4
 
 Table = np.ndarray[Any, Any]
@@ -35,7 +35,7 @@ class Changes(NamedTuple):
 
 
 def no_changes(rows: int) -> Changes:
-    """Of new tables."""
+    """The changes of new tables."""
     return Changes(np.zeros(-(-rows // ROWS), np.int64), _about(1, rows))
 
 
@@ -46,7 +46,7 @@ def touch(changes: Changes, row: int) -> None:
 
 
 def copied_changes(changes: Changes, into: Changes | None = None) -> Changes:
-    """Those of a copy of the tables that is made now, in the memory of ``into`` if that has room."""
+    """The changes of a copy of the tables made now, in the memory of ``into`` if that has room."""
     now = int(changes.about[NOW])
     changes.about[NOW] = now + 1
     about = _about(now + 1, changes.about[COUNT], changes.about[OWN], now)
@@ -56,12 +56,12 @@ def copied_changes(changes: Changes, into: Changes | None = None) -> Changes:
     return into
 
 
-def renew(room: Table, known: Changes, table: Table, changes: Changes) -> None:
-    """Make ``room``, a table of the same shape with the changes ``known``, equal to ``table``."""
-    rows, since = int(changes.about[COUNT]), known.about[SINCE]
+def renew(room: Table, old: Changes, table: Table, changes: Changes) -> None:
+    """Make ``room``, a table of the same shape with the changes ``old``, equal to ``table``."""
+    rows, since = int(changes.about[COUNT]), old.about[SINCE]
     whole, width = rows // ROWS, ROWS * (table.size // rows)  # whole blocks, and how many numbers each has
-    is_copy = known.about[SOURCE] == changes.about[OWN]
-    blocks = np.flatnonzero((changes.when > since) | (known.when > since)) if is_copy else np.arange(whole)
+    is_copy = old.about[SOURCE] == changes.about[OWN]
+    blocks = np.flatnonzero((changes.when > since) | (old.when > since)) if is_copy else np.arange(whole)
     if FEW * len(blocks) > whole:
         np.copyto(room, table)
         return
