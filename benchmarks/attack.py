@@ -64,18 +64,18 @@ def _keep(port: int, over: threading.Event, held: contextlib.ExitStack) -> None:
     """Attackers of another address than the visitors'; who is cut off comes again."""
     lines: list[socket.socket | None] = [None] * 2_200
     while not over.wait(0.5):
-        for place, line in enumerate(lines):
+        for number, line in enumerate(lines):
             if over.is_set():
                 return
             try:
                 if line is None:
-                    line = lines[place] = held.enter_context(
+                    line = lines[number] = held.enter_context(
                         socket.create_connection(("127.0.0.1", port), timeout=5, source_address=("127.0.0.2", 0))
                     )
                     line.setblocking(False)
-                    if place >= 2_000:
+                    if number >= 2_000:
                         line.send(b"POST /v1/feedback HTTP/1.1\r\n")
-                elif place >= 2_000:
+                elif number >= 2_000:
                     line.send(b"x")
                 elif line.recv(1) == b"":
                     raise ConnectionResetError
@@ -84,7 +84,7 @@ def _keep(port: int, over: threading.Event, held: contextlib.ExitStack) -> None:
             except OSError:
                 if line is not None:
                     line.close()
-                lines[place] = None
+                lines[number] = None
 
 
 def overload() -> list[Figure]:

@@ -25,9 +25,9 @@ def usual(name: str, pages: Pages) -> FittedModel:
     if name in ("pbm", "ubm"):
         attraction, examination = _em(pages, browsing=name == "ubm")
         return FittedModel(name, pages.pairs.query, attraction, half, {"examination": np.tile(examination, (rows, 1))})
-    clicked, place = pages.clicks > 0, np.arange(pages.items.shape[1])
-    last = np.where(clicked.any(axis=1), len(place) - 1 - np.argmax(clicked[:, ::-1], axis=1), len(place) - 1)
-    seen, final = (place <= last[:, None]) & (pages.items >= 0), place == last[:, None]
+    clicked, position = pages.clicks > 0, np.arange(pages.items.shape[1])
+    last = np.where(clicked.any(axis=1), len(position) - 1 - np.argmax(clicked[:, ::-1], axis=1), len(position) - 1)
+    seen, final = (position <= last[:, None]) & (pages.items >= 0), position == last[:, None]
 
     def rate(ones: np.ndarray, trials: np.ndarray) -> np.ndarray:
         size = len(pages.pairs)

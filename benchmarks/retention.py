@@ -183,7 +183,7 @@ def bounded(slates: int = SLATES, retain: int = RETAIN) -> list[Figure]:
             sound, folded = pool.submit(_verified, address), pool.submit(_folded, address)
             faults, (compared, wrong) = sound.result(), folded.result()
     checked = time.perf_counter() - began
-    first, half, last = (parts[place].sizes for place in (0, TENTHS // 2, -1))
+    first, half, last = (parts[tenth].sizes for tenth in (0, TENTHS // 2, -1))
     p99 = [1000 * part.p99 for part in parts]
     kept = f"{events:,} events, {floor:,} archived, {left:,} in the log after {WINDOW + 10} s of rest; asked {retain:,}"
     spent = (

@@ -107,7 +107,7 @@ def parquet(features: np.ndarray[Any, Any], path: Path, listed: bool) -> tuple[f
     writer = None
     for start in range(0, len(features), 500_000):
         rows = np.ascontiguousarray(features[start : start + 500_000])
-        ids = pa.array([f"item-{place}" for place in range(start, start + len(rows))])
+        ids = pa.array([f"item-{row}" for row in range(start, start + len(rows))])
         lists = pa.FixedSizeListArray.from_arrays(pa.array(rows.reshape(-1)), rows.shape[1]).cast(pa.list_(pa.float32()))
         columns = {"embedding": lists} if listed else {f"f{j}": rows[:, j] for j in range(rows.shape[1])}
         table = pa.table({"id": ids, **columns})

@@ -114,7 +114,7 @@ def write_log(folder: str, events: int) -> None:
     service.create("films", config, Catalogue(problem.features))
     hosted, rng = service.hosted("films"), np.random.default_rng(0)
     for group in range(events // 2000):
-        slates = [f"{group:06}-{place}" for place in range(1000)]
+        slates = [f"{group:06}-{number}" for number in range(1000)]
         store.commit([Serve(slate, hosted.stored.number, hosted.draw()[0]) for slate in slates])
         clicks = (rng.random((1000, POSITIONS)) < 0.2).tolist()
         store.commit([Report(s, tuple(k for k, c in enumerate(row) if c), True) for s, row in zip(slates, clicks, strict=True)])
@@ -142,8 +142,8 @@ def write_rankers(folder: str, rankers: int, events: int, opened: int) -> None:
         service.create(f"r{number}", spec, Catalogue(rng.standard_normal((100, 5))))
     busy = [service.hosted(f"r{number}") for number in range(10)]
     for start in range(0, slates, TOGETHER):
-        drawn = [busy[place % 10].draw()[0] for place in range(TOGETHER)]
-        names = [f"{start:07}-{place}" for place in range(TOGETHER)]
+        drawn = [busy[number % 10].draw()[0] for number in range(TOGETHER)]
+        names = [f"{start:07}-{number}" for number in range(TOGETHER)]
         service.store.commit([Serve(s, busy[i % 10].stored.number, drawn[i]) for i, s in enumerate(names)])
         service.store.commit([Report(s, (0,), True) for s in names[: TOGETHER - TOGETHER * opened // slates]])
     service.step()

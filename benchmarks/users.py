@@ -47,7 +47,7 @@ async def post(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, path:
 async def visit(
     port: int, ranker: str, model: ClickModel, slates: int, habits: Habits, seed: int, connections: int = 16
 ) -> Outcome:
-    """So many slates. Items must be called by their places."""
+    """Show this many slates. The ids of items must be their indices."""
     rng = np.random.default_rng(seed)
     seen: list[list[int]] = []
     lost: list[bool] = []

@@ -1,8 +1,8 @@
-"""The factored model: any examination function at all, the paper's equation (clickfactor) as it stands.
+"""The factored model: any examination function, as in the paper's equation (clickfactor).
 
     v(A, k) = chi(A, k) alpha(A(k)),
 
-clicks at different positions being independent given the ranking (the paper assumes nothing about their joint distribution).
+where clicks at different positions are independent given the ranking (the paper does not specify their joint distribution).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ SIGNATURE = types.float64(types.Array(types.int64, 1, "C"), types.int64)
 
 class FactoredState(NamedTuple):
     attraction: Floats
-    chi: Any  # a compiled function; all have the same type, so that one compiled loop on disk serves them all
+    chi: Any  # a compiled function; all have the same type, so that they share one compiled loop on disk
     wrong: Floats  # (1,) the last value that was not a probability, or 0
 
 
@@ -77,7 +77,7 @@ class Factored(ClickModel):
 
     def examine(self, slate: Slate | ArrayLike) -> Floats:
         items = self._items(slate)
-        with np.errstate(all="ignore"):  # what it gives is checked
+        with np.errstate(all="ignore"):  # its values are checked
             return as_probabilities("chi", [self.chi(items, k) for k in range(len(items))]).copy()
 
 

@@ -106,7 +106,7 @@ def caratheodory(points: Floats, weights: Floats) -> Floats:
             gone = falling[np.argmin(limits)]
             weights[held] = np.maximum(weights[held] + limits.min() * v, 0.0)
             weights[held[gone]] = 0.0
-            if gone != other:  # the other one takes its place in the basis
+            if gone != other:  # the other one replaces it in the basis
                 j = int(np.flatnonzero(base == gone)[0])
                 base[j], row = other, share[i] / share[i, j]
                 row[j] = 1 - 1 / share[i, j]

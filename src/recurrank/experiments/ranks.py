@@ -83,9 +83,9 @@ def draw_ranks(found: Ranks, *paths: Path) -> None:
         panel = figure.subplots()
         panel.set_axis_off()
         bars = 0.5 + 0.45 * len(groups)
-        for place, (name, rank) in enumerate(zip(found.names, found.ranks, strict=True)):
-            left = place < half
-            depth = -bars - 0.9 * (place if left else len(found.names) - 1 - place)
+        for line, (name, rank) in enumerate(zip(found.names, found.ranks, strict=True)):
+            left = line < half
+            depth = -bars - 0.9 * (line if left else len(found.names) - 1 - line)
             end = low - 0.03 * (high - low) if left else high + 0.03 * (high - low)
             panel.plot([rank, rank, end], [0, depth, depth], color=INK, linewidth=0.6)
             panel.text(end, depth, f" {pretty(name)} {rank:.2f} ", ha="right" if left else "left", va="center", fontsize=7)

@@ -140,30 +140,32 @@ def _found(pa: Any, batch: Any) -> Iterator[tuple[int, str, str]]:
             yield from _marks(pa, batch, name)
     items, owner = _flat(batch["items"])
     if items.null_count:
-        for place in np.flatnonzero(items.is_null().to_numpy(zero_copy_only=False)):
-            yield int(owner[place]), "items", "an item is missing"
+        for index in np.flatnonzero(items.is_null().to_numpy(zero_copy_only=False)):
+            yield int(owner[index]), "items", "an item is missing"
     codes = items.dictionary_encode().indices.fill_null(-1).to_numpy(zero_copy_only=False)
     repeats = _repeats(codes.astype(np.int64), owner, len(batch))
     for row in np.flatnonzero(repeats >= 0):
         yield int(row), "items", f"{items[int(repeats[row])].as_py()!r} stands twice on the page"
     yield from _probabilities(batch, names)
     if "time" in names:
-        for row in np.flatnonzero((as_time(batch["time"]).is_null().to_numpy(zero_copy_only=False)) & _said(batch["time"])):
+        for row in np.flatnonzero(
+            (as_time(batch["time"]).is_null().to_numpy(zero_copy_only=False)) & _not_empty(batch["time"])
+        ):
             yield int(row), "time", f"{batch['time'][int(row)].as_py()!r} is not a time; give ISO 8601, or seconds since 1970"
 
 
 def _marks(pa: Any, batch: Any, name: str) -> Iterator[tuple[int, str, str]]:
     marks, owner = _flat(batch[name])
     if marks.null_count:
-        for place in np.flatnonzero(marks.is_null().to_numpy(zero_copy_only=False)):
-            yield int(owner[place]), name, "a value is missing"
+        for index in np.flatnonzero(marks.is_null().to_numpy(zero_copy_only=False)):
+            yield int(owner[index]), name, "a value is missing"
     if not pa.types.is_boolean(marks.type):
         numbers = as_numbers(marks)
-        for place in np.flatnonzero((numbers != 0) & (numbers != 1)):
-            yield int(owner[place]), name, f"{marks[int(place)].as_py()!r} is neither 0 nor 1"
+        for index in np.flatnonzero((numbers != 0) & (numbers != 1)):
+            yield int(owner[index]), name, f"{marks[int(index)].as_py()!r} is neither 0 nor 1"
 
 
-def _said(column: Any) -> Bools:
+def _not_empty(column: Any) -> Bools:
     """Where a column has a value that is not empty."""
     pa = arrow()
     found: Bools = column.is_valid().to_numpy(zero_copy_only=False)
@@ -198,9 +200,9 @@ def _probabilities(batch: Any, names: list[str]) -> Iterator[tuple[int, str, str
         if name in names:
             values, owner = _flat(batch[name])
             numbers = as_numbers(values)
-            for place in np.flatnonzero(~((numbers > 0) & (numbers <= 1))):
-                what = values[int(place)].as_py()
-                yield int(owner[place]), name, "a value is missing" if what is None else f"{what!r} lies outside (0, 1]"
+            for index in np.flatnonzero(~((numbers > 0) & (numbers <= 1))):
+                what = values[int(index)].as_py()
+                yield int(owner[index]), name, "a value is missing" if what is None else f"{what!r} lies outside (0, 1]"
     if "joint" in names:
         numbers = batch["joint"].to_numpy(zero_copy_only=False).astype(np.float64)
         given = batch["joint"].is_valid().to_numpy(zero_copy_only=False)
@@ -224,15 +226,15 @@ def _flat(column: Any) -> tuple[Any, Ints]:
 
 @apart
 def _repeats(codes: Ints, owner: Ints, rows: int) -> Ints:
-    """For each row where a code stands in it for the second time, -1 if none does."""
+    """By row, the index of a code that the row has twice, -1 if none."""
     bad = np.full(rows, -1, np.int64)
     begin = 0
-    for place in range(len(codes)):
-        if owner[place] != owner[begin]:
-            begin = place
-        for other in range(begin, place):
-            if codes[other] == codes[place] and codes[place] >= 0:
-                bad[owner[place]] = place
+    for index in range(len(codes)):
+        if owner[index] != owner[begin]:
+            begin = index
+        for other in range(begin, index):
+            if codes[other] == codes[index] and codes[index] >= 0:
+                bad[owner[index]] = index
     return bad
 
 

@@ -78,10 +78,10 @@ def _as_table(log: Any) -> Any:
         table = pa.table(log)
     except (pa.ArrowInvalid, pa.ArrowTypeError, TypeError) as error:
         raise ValueError(f"log: {' '.join(str(error).split())[:200]}") from error
-    for place, field in enumerate(table.schema):
+    for index, field in enumerate(table.schema):
         kind = field.type.value_type if pa.types.is_dictionary(field.type) else field.type
         text = pa.types.is_large_string(kind) or str(kind) == "string_view"
-        table = table.set_column(place, field.name, table[place].cast(pa.string() if text else kind))
+        table = table.set_column(index, field.name, table[index].cast(pa.string() if text else kind))
     return table
 
 

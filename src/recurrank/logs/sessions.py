@@ -235,10 +235,10 @@ def _number(query: Codes, items: Codes, base: int) -> tuple[Ints, Codes]:
                     keys = more
                     slots = np.full(size, -1, np.int32)
                     for number in range(count):
-                        place = _slot(keys[number], size)
-                        while slots[place] >= 0:
-                            place = (place + 1) & (size - 1)
-                        slots[place] = number
+                        moved = _slot(keys[number], size)
+                        while slots[moved] >= 0:
+                            moved = (moved + 1) & (size - 1)
+                        slots[moved] = number
                     slot = _slot(key, size)
                     while slots[slot] >= 0:
                         slot = (slot + 1) & (size - 1)
@@ -271,7 +271,7 @@ def _look_up(keys: Ints, numbers: Codes, base: int, query: Codes, item_of: Codes
             if item < 0 or query[row] < 0 or item >= base:
                 continue
             key = np.int64(query[row]) * base + item
-            place = np.searchsorted(keys, key)
-            if place < len(keys) and keys[place] == key:
-                coded[row, k] = numbers[place]
+            index = np.searchsorted(keys, key)
+            if index < len(keys) and keys[index] == key:
+                coded[row, k] = numbers[index]
     return coded

@@ -206,7 +206,7 @@ def _made_of(folder: Path, about: dict[str, Any]) -> bool:
 
 
 def _convert(path: Path, folder: Path, about: dict[str, Any], progress: Progress | None) -> None:
-    """Make the map in a folder beside its place, and rename it when it is complete; if that fails, nothing is left."""
+    """Make the map in a temporary folder beside it, and rename that when it is complete; a failure leaves nothing behind."""
     if folder.exists() and (not folder.is_dir() or any(one.name not in OURS for one in folder.iterdir())):
         raise ValueError(f"{folder}: holds other things than a map of queries; give another folder for the map")
     try:

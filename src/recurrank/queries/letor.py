@@ -91,9 +91,9 @@ def _finish(path: Path, rows: _Rows, seen: set[int], scale: bool) -> Part:
     starts = np.flatnonzero(np.diff(rows.queries)) + 1
     offsets = np.concatenate([[0], starts, [len(rows.queries)]])
     queries = rows.queries[offsets[:-1]]
-    for place, query in enumerate(queries.tolist()):
+    for number, query in enumerate(queries.tolist()):
         if query in seen:
-            line = int(rows.lines[offsets[place]]) + 1
+            line = int(rows.lines[offsets[number]]) + 1
             raise ValueError(
                 f"{path}, line {line:,}: query {query} began earlier in the file; its documents must stand together"
             )

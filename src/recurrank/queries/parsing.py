@@ -64,7 +64,7 @@ def _whole(data: Any, i: int) -> tuple[int, int]:
 def _number(data: Any, i: int, powers: Floats) -> tuple[float, int]:
     """A decimal number that begins at ``i``, and where it ends; -1 where there is none.
 
-    Up to 15 digits and powers of ten within 22 are rounded as Python rounds them, others to a few units in the last place.
+    Up to 15 digits and powers of ten within 22 are rounded as Python rounds them, others to a few units in the last digit.
     """
     negative = data[i] == MINUS
     if negative or data[i] == PLUS:

@@ -95,7 +95,7 @@ def team_draft(first: ArrayLike, second: ArrayLike, positions: int, rng: np.rand
         for captain in (0, 1):
             while at[captain] < len(orders[captain]) and orders[captain][at[captain]] in used:
                 at[captain] += 1
-        heads = [order[place] if place < len(order) else None for order, place in zip(orders, at, strict=True)]
+        heads = [order[index] if index < len(order) else None for order, index in zip(orders, at, strict=True)]
         # an item that both would pick first in this round, and then one that both would pick second, says nothing about either
         nobody = heads[0] == heads[1] and (nobody or position % 2 == 0)
         picked[position], team[position] = orders[turn][at[turn]], 0.5 if nobody else 1 - turn

@@ -68,10 +68,10 @@ def _solve(
 ) -> tuple[float, climb.Values]:
     """The policy's value from counts by pair and position, and the parameters."""
     seen = np.flatnonzero(counts > 0)
-    pair, place = (seen // positions).astype(np.int32), (seen % positions).astype(np.int32)
+    pair, position = (seen // positions).astype(np.int32), (seen % positions).astype(np.int32)
     model = Product(
         pair,
-        place,
+        position,
         np.zeros(len(seen), np.int32),
         counts[seen],
         clicks[seen],
@@ -111,8 +111,8 @@ def _expected(found: Fit, name: str, log: Sessions, policy: Policy, seed: int) -
             continue
         if policy.target is None:
             raise Refused("what was shown needs no model: its clicks are in the log")
-        place = {int(item): number for number, item in enumerate(found.pairs.item[members])}
-        order = [place[int(item)] for item in policy.target[query] if item != EMPTY and int(item) in place]
+        index = {int(item): number for number, item in enumerate(found.pairs.item[members])}
+        order = [index[int(item)] for item in policy.target[query] if item != EMPTY and int(item) in index]
         total += pages[query] * float(model.expected(order).sum()) if order else 0.0
     return total / float(pages.sum())
 
@@ -134,7 +134,7 @@ def covered(log: Sessions, policy: Policy) -> Floats:
     assert policy.target is not None
     found = np.zeros((len(log.query_ids), log.positions), np.bool_)
     for k in range(log.positions):
-        there = log.items[:, k] == policy.target[log.query, k]
-        found[np.unique(log.query[there]), k] = True
+        equal = log.items[:, k] == policy.target[log.query, k]
+        found[np.unique(log.query[equal]), k] = True
     share: Floats = found[log.query].mean(axis=0)
     return share

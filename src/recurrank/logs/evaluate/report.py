@@ -65,12 +65,12 @@ class Evaluation:
         answered = [row for row in self.rows if not row.refused]
         figure = Figure(figsize=(7, 1 + 0.4 * len(answered)), layout="constrained")
         axes = figure.subplots()
-        places = np.arange(len(answered))
+        rows = np.arange(len(answered))
         values = np.array([row.value for row in answered])
         ends = np.array([[row.value - row.low, row.high - row.value] for row in answered]).reshape(-1, 2).T
-        axes.errorbar(values, places, xerr=ends, fmt="o")
+        axes.errorbar(values, rows, xerr=ends, fmt="o")
         axes.axvline(self.shown, linestyle=":", color="grey", label="what was shown")
-        axes.set(yticks=places, yticklabels=[row.estimator for row in answered], xlabel="clicks per page", title=self.policy)
+        axes.set(yticks=rows, yticklabels=[row.estimator for row in answered], xlabel="clicks per page", title=self.policy)
         axes.invert_yaxis()
         axes.legend(frameon=False)
         return figure

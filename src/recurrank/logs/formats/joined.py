@@ -56,8 +56,8 @@ def batches(paths: Sequence[Path], kind: str, bad: Complain) -> Iterator[Batch]:
                 bad(Bad(f"{path}: line {number}: a click that does not say on which item: {str(record)[:80]}"))
                 continue
             if found is not None:
-                page, item, place = found
-                clicked.setdefault(page, {})[item] = place
+                page, item, ordinal = found
+                clicked.setdefault(page, {})[item] = ordinal
     return _batched(_pages(paths, pages, clicked, bad))
 
 
@@ -97,7 +97,7 @@ def _pages(
             here = clicked.get(key, {})
             told.update([key] * bool(here))
             wrong = next(
-                (item for item, place in here.items() if item not in items or place not in (0, items.index(item) + 1)), None
+                (item for item, ordinal in here.items() if item not in items or ordinal not in (0, items.index(item) + 1)), None
             )
             if wrong is not None:
                 bad(Bad(f"{path}: line {number}: a click on {wrong!r} at position {here[wrong]} does not fit the page {key!r}"))
@@ -124,8 +124,8 @@ def _ubi_click(record: dict[str, Any]) -> tuple[str, str, int] | None:
         return None
     attributes = record.get("event_attributes") or {}
     item = (attributes.get("object") or {}).get("object_id")
-    place = (attributes.get("position") or {}).get("ordinal") or 0
-    return None if item is None else (str(record["query_id"]), str(item), int(place))
+    ordinal = (attributes.get("position") or {}).get("ordinal") or 0
+    return None if item is None else (str(record["query_id"]), str(item), int(ordinal))
 
 
 def _metarank_page(record: dict[str, Any]) -> tuple[str, Page] | None:

@@ -131,8 +131,8 @@ def _pages(names: dict[str, str], table: Any, begins: Ints, number: int) -> Batc
         ("clicks", ~np.isin(_numbers(table, "clicks"), (0.0, 1.0))[order], "is neither 0 nor 1"),
         ("items", _empty(table["items"].combine_chunks())[order], "is missing; every row needs it"),
     ):
-        for place in np.flatnonzero(wrong):
-            at = int(order[place])
+        for index in np.flatnonzero(wrong):
+            at = int(order[index])
             shown = table[column][at].as_py()
             bad.setdefault(int(page[at]), Bad(f"row {number + at}, column {names[column]!r}: {shown!r} {what}"))
     offsets = pa.array(np.r_[begins, rows].astype(np.int32))

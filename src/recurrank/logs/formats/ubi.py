@@ -44,7 +44,7 @@ def _page(key: str, page: dict[str, Any]) -> Iterator[dict[str, Any]]:
         "user_query": str(page.get("query") or ""),
         "query_response_hit_ids": [str(item) for item in page["items"]],
     }
-    for place, (item, clicked) in enumerate(zip(page["items"], page["clicks"], strict=True), 1):
+    for ordinal, (item, clicked) in enumerate(zip(page["items"], page["clicks"], strict=True), 1):
         if clicked:
-            attributes = {"object": {"object_id": str(item)}, "position": {"ordinal": place}}
+            attributes = {"object": {"object_id": str(item)}, "position": {"ordinal": ordinal}}
             yield {**common, "action_name": "click", "event_attributes": attributes}
