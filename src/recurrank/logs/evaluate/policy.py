@@ -2,7 +2,7 @@
 
 | text | policy |
 |---|---|
-| ``shown`` | what was shown |
+| ``shown`` | the pages as shown |
 | ``order:a,b,c`` | these items in this order |
 | ``order:FILE`` | the items in a text file, one per line |
 | ``scores:FILE.csv`` | the items of a page's query by score; columns ``item``, ``score`` and perhaps ``query`` |
@@ -31,7 +31,7 @@ class Policy(NamedTuple):
 
     Attributes:
         name: the text that asked for it.
-        target: by query, the items that it shows, -1 where it has none left; None for what was shown, and for a ranker.
+        target: by query, the items that it shows, -1 after the last; None for the pages as shown, and for a ranker.
         ranker: the label of a ranker.
 
     """
@@ -42,7 +42,7 @@ class Policy(NamedTuple):
 
 
 def policy_of(policy: str | Sequence[str], log: Sessions) -> Policy:
-    """A policy from its text, or from item ids in order; ValueError where the log cannot follow it."""
+    """A policy from its text, or from item ids in order; ValueError if it does not fit the log."""
     if not isinstance(policy, str):
         return Policy("order", _target(log, _ranks(list(policy), log, "policy")))
     kind, _, rest = policy.partition(":")

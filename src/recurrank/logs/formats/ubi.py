@@ -13,7 +13,7 @@ APPLICATION = "recurrank"
 
 
 def write(source: Path, target: Path) -> int:
-    """Write a log of pages, or our service's export, whole or not at all; how many pages."""
+    """Write a log of pages, or our service's export, atomically; return the number of pages."""
     partial, count = target.with_name(target.name + ".partial"), 0
     try:
         with partial.open("w", encoding="utf-8") as file:
