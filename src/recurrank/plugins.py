@@ -46,7 +46,7 @@ def load(path: str | os.PathLike[str]) -> ModuleType:
             return module
     name = file.stem
     if not name.isidentifier() or name in sys.modules:
-        raise ValueError(f"plugin: {file} cannot be imported as {name!r}, which is taken or not a name; rename the file")
+        raise ValueError(f"plugin: {file} cannot be imported as {name!r}, a name that is in use or invalid; rename the file")
     spec = importlib.util.spec_from_file_location(name, file)
     assert spec is not None
     assert spec.loader is not None

@@ -138,7 +138,7 @@ class Catalogue:
     def check(self) -> None:
         """ValueError if the caller has written to a large array of features since construction."""
         if self._lent is not None and self._lent != fingerprint_of(self.features, self.ids):
-            raise ValueError("features: they were changed after the ranker was made; make it anew on a read-only array")
+            raise ValueError("features: they were changed after the ranker was made; make a new one on a read-only array")
 
 
 def fingerprint_of(features: Features, ids: Sequence[str] | None) -> str:

@@ -254,7 +254,7 @@ class _Conversion:
                     "ids must all be different"
                 )
         if not scales.any():
-            raise ValueError(f"{name}: every feature of every item is zero; at least one direction to differ in is needed")
+            raise ValueError(f"{name}: every feature of every item is zero; give at least one that is not")
         about = {"format": FORMAT, "rows": self.rows, "dim": self.dim, "ids": self.named, "scales": scales.tolist()}
         for leftover in ("source.json", "done"):
             (self.part / leftover).unlink()

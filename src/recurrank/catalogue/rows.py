@@ -146,7 +146,7 @@ def without_zeros(scales: Floats) -> Floats:
     """The scales, with 1 for a column of zeros; ValueError if all columns are zero."""
     scales = np.where(scales < SMALLEST_SCALE, 0.0, scales)
     if not scales.any():
-        raise ValueError("features: every feature of every item is zero; at least one direction to differ in is needed")
+        raise ValueError("features: every feature of every item is zero; give at least one that is not")
     return np.where(scales == 0, 1.0, scales)
 
 

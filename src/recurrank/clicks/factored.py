@@ -73,7 +73,7 @@ class Factored(ClickModel):
         """ValueError if compiled code met an examination that is not a probability."""
         if self.state is not None and self.state.wrong[0] != 0:
             wrong, self.state.wrong[0] = float(self.state.wrong[0]), 0.0
-            raise ValueError(f"chi: it gave {wrong} or failed for some ranking; give a probability in [0, 1] for every one")
+            raise ValueError(f"chi: it gave {wrong} or failed for some ranking; give a probability in [0, 1] for every ranking")
 
     def examine(self, slate: Slate | ArrayLike) -> Floats:
         items = self._items(slate)

@@ -198,7 +198,7 @@ def _parse(file: IO[bytes], path: Path | str, name: str, source: str) -> Ratings
             convert_options=csv.ConvertOptions(column_types=wanted, include_columns=list(wanted)),
         )
     except pa.ArrowInvalid as error:
-        raise ValueError(f"{name}: not a whole file of ratings ({error})") from error
+        raise ValueError(f"{name}: not a complete file of ratings ({error})") from error
     if table.num_rows == 0:
         raise ValueError(f"{name}: no ratings in it")
     for column, (least, most) in {"user": (0, LARGEST_ID), "movie": (0, LARGEST_ID), "rating": (0, 5)}.items():

@@ -133,7 +133,7 @@ class Suite:
             except KeyboardInterrupt:
                 if file is not None:
                     done = f"{self._finished(file)} of {len(self.experiments)} runs"
-                    say(f"{done} are finished and kept in {folder}; the same call goes on from there")
+                    say(f"{done} are finished and kept in {folder}; the same call continues from there")
                 raise
             broken = {(failure.environment, failure.ranker) for failure in failures or ()}
             results = [row for row in results if (row.environment, row.ranker) not in broken]

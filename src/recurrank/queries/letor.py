@@ -94,9 +94,7 @@ def _finish(path: Path, rows: _Rows, seen: set[int], scale: bool) -> Part:
     for number, query in enumerate(queries.tolist()):
         if query in seen:
             line = int(rows.lines[offsets[number]]) + 1
-            raise ValueError(
-                f"{path}, line {line:,}: query {query} began earlier in the file; its documents must stand together"
-            )
+            raise ValueError(f"{path}, line {line:,}: query {query} began earlier in the file; its documents must be adjacent")
         seen.add(query)
     if scale:
         normalise(rows.values, offsets)

@@ -114,9 +114,9 @@ class ArmComparison:
         """ValueError for sums that no slates can have, apart from rounding."""
         most = (1 + 1e-9) * self.most
         if not (0 <= arm.slates < math.inf and 0 <= arm.clicks <= most * arm.slates):
-            raise ValueError(f"{name}: {arm.clicks} clicks in {arm.slates} slates of at most {self.most} clicks cannot be")
+            raise ValueError(f"{name}: {arm.clicks} clicks in {arm.slates} slates of at most {self.most} clicks are impossible")
         if not 0 <= arm.deviation <= most**2 * arm.slates:
-            raise ValueError(f"{name}: the deviation {arm.deviation} of {arm.slates} slates cannot be")
+            raise ValueError(f"{name}: the deviation {arm.deviation} of {arm.slates} slates is impossible")
 
     def observe(self, arm: ArmName, clicks: float) -> None:
         """Count one slate of an arm."""

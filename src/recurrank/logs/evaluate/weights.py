@@ -136,7 +136,7 @@ def check(totals: Moments) -> None:
         if mean < 1 - DOUBT * error and mean < 1 - 1e-9:
             raise Refused(
                 f"position {k + 1}: weights are {mean:.3f} in mean instead of 1; "
-                f"the log hardly or never shows what the policy would show there"
+                f"the log rarely or never shows the policy's items there"
             )
     least = totals.effective[totals.pages > 0].min()
     if least < LEAST_SAMPLE:

@@ -123,7 +123,7 @@ def _pages(names: dict[str, str], table: Any, begins: Ints, number: int) -> Batc
         (
             "position",
             gap & _scattered(table, begins)[page],
-            f"is on a page whose rows do not stand together; sort the file by {sort}",
+            f"is on a page whose rows are not adjacent; sort the file by {sort}",
         ),
         ("position", twice, "stands twice on its page"),
         ("position", gap & (rank == 0), "is the first on its page; a page begins at position 0 or 1"),
