@@ -94,20 +94,13 @@ def _pages(
             if not isinstance(items, list) or not items or not all(isinstance(item, str) for item in items):
                 bad(Bad(f"{path}: line {number}, field 'items': {str(items)[:60]!r} is not a list of item ids"))
                 continue
-            marked = clicked.get(key, {})
-            joined.update([key] * bool(marked))
-            wrong = next(
-                (item for item, ordinal in marked.items() if item not in items or ordinal not in (0, items.index(item) + 1)),
-                None,
-            )
+            hits = clicked.get(key, {})
+            joined.update([key] * bool(hits))
+            wrong = next((item for item, k in hits.items() if item not in items or k not in (0, items.index(item) + 1)), None)
             if wrong is not None:
-                bad(
-                    Bad(
-                        f"{path}: line {number}: a click on {wrong!r} at position {marked[wrong]} does not fit the page {key!r}"
-                    )
-                )
+                bad(Bad(f"{path}: line {number}: a click on {wrong!r} at position {hits[wrong]} does not fit the page {key!r}"))
                 continue
-            yield number, {**page, "clicks": [item in marked for item in items]}
+            yield number, {**page, "clicks": [item in hits for item in items]}
 
 
 def _ubi_page(record: dict[str, Any]) -> tuple[str, Page] | None:
