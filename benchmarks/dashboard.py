@@ -123,10 +123,8 @@ def news() -> list[Figure]:
                 time.sleep(0.7 + 0.1 * number)
             time.sleep(2)
     late = [
-        max(
-            min(at for viewer, learned, at in heard if viewer == page and learned >= number) - answered for page in range(PAGES)
-        )
-        for number, answered in acknowledged.items()
+        max(min(at for viewer, learned, at in heard if viewer == page and learned >= number) - sent for page in range(PAGES))
+        for number, sent in acknowledged.items()
     ]
     detail = f"of {len(late)} reports; {statistics.median(late):.2f} s in the middle"
     return [at_most("from acknowledged feedback to the last of 50 pages", max(late), 2, "s", detail)]

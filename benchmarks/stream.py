@@ -79,7 +79,7 @@ class Visitor(asyncio.Protocol):
             self.shown.append(slate)
             path, body = "/v1/rankers/films/rank", json.dumps({"slate": slate})
         elif self.shown:
-            path, body = "/v1/feedback", json.dumps([{"slate": one, "clicks": [1]} for one in self.shown])
+            path, body = "/v1/feedback", json.dumps([{"slate": slate, "clicks": [1]} for slate in self.shown])
             self.shown = []
         else:
             self.transport.close()
@@ -107,11 +107,11 @@ class Visitor(asyncio.Protocol):
 
 async def main(port: int, connections: int, slates: int, parts: int) -> None:
     loop, stream = asyncio.get_running_loop(), Stream(slates, parts)
-    made = [(await loop.create_connection(lambda: Visitor(stream), "127.0.0.1", port))[1] for _ in range(connections)]
-    lost = [error for error in await asyncio.gather(*(visitor.ended for visitor in made)) if error is not None]
+    visitors = [(await loop.create_connection(lambda: Visitor(stream), "127.0.0.1", port))[1] for _ in range(connections)]
+    lost = [error for error in await asyncio.gather(*(visitor.ended for visitor in visitors)) if error is not None]
     if lost:
         raise SystemExit(f"{len(lost)} connections were lost: {lost[0]}")
 
 
 if __name__ == "__main__":
-    asyncio.run(main(*(int(one) for one in sys.argv[1:5])))
+    asyncio.run(main(*(int(argument) for argument in sys.argv[1:5])))

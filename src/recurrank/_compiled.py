@@ -196,12 +196,7 @@ class _CodeCache(_FunctionCache):  # type: ignore[misc]
         """Load; a script's classes are unpickled as copies, so the signature is replaced by the one asked for."""
         try:
             result = super()._load_overload(sig, target_context)
-        except (
-            ImportError,
-            AttributeError,
-            EOFError,
-            pickle.UnpicklingError,
-        ):  # truncated, or of a version with other modules
+        except (ImportError, AttributeError, EOFError, pickle.UnpicklingError):  # truncated, or from another version
             return None
         if result is None or tuple(result.signature.args) == tuple(sig):
             return result

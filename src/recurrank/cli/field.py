@@ -29,9 +29,7 @@ option, run_option = options_of(families), options_of(Suite.run)
 @option("--test", type=FILE, help="The LETOR file that NDCG is measured on.")
 @run_option("--jobs", help="How many processes on this machine; by default one per core.")
 @run_option("--engine", help="Where to run: local, or dask:ADDRESS of a Dask scheduler.")
-@run_option(
-    "--out", type=FILE, help="A folder for results, reports and figures; a stopped run continues from the finished rows."
-)
+@run_option("--out", type=FILE, help="A folder for results, reports and figures; a stopped run continues from finished rows.")
 @json_option
 @plugin_option
 def command(chosen: str | None, jobs: int, engine: str, out: Path | None, as_json: bool, **settings: Any) -> None:

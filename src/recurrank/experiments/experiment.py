@@ -259,9 +259,7 @@ def definition(value: Any) -> str:
     "Synthetic(clicks='cascade', items=20, dim=3)"
     """
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        named = [
-            f"{field.name}={definition(getattr(value, field.name))}" for field in dataclasses.fields(value) if field.compare
-        ]
+        named = [f"{part.name}={definition(getattr(value, part.name))}" for part in dataclasses.fields(value) if part.compare]
         return f"{type(value).__qualname__}({', '.join(named)})"
     if isinstance(value, Mapping):
         return definition([(name, value[name]) for name in sorted(value)])

@@ -148,9 +148,7 @@ def _found(pa: Any, batch: Any) -> Iterator[tuple[int, str, str]]:
         yield int(row), "items", f"{items[int(repeats[row])].as_py()!r} stands twice on the page"
     yield from _probabilities(batch, names)
     if "time" in names:
-        for row in np.flatnonzero(
-            (as_time(batch["time"]).is_null().to_numpy(zero_copy_only=False)) & _not_empty(batch["time"])
-        ):
+        for row in np.flatnonzero(as_time(batch["time"]).is_null().to_numpy(zero_copy_only=False) & _not_empty(batch["time"])):
             yield int(row), "time", f"{batch['time'][int(row)].as_py()!r} is not a time; give ISO 8601, or seconds since 1970"
 
 

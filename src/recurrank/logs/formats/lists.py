@@ -21,10 +21,8 @@ ROWS = 65_536
 def recognises(names: list[str], types: dict[str, Any]) -> bool:
     """Whether a Parquet file with these columns has pages as lists."""
     pa = arrow()
-    columns = columns_of(names)
-    return (
-        all(name in columns and _is_list(pa, types.get(columns[name])) for name in ("items", "clicks")) and "kind" not in names
-    )
+    named = columns_of(names)
+    return all(name in named and _is_list(pa, types.get(named[name])) for name in ("items", "clicks")) and "kind" not in names
 
 
 def _is_list(pa: Any, kind: Any) -> bool:
