@@ -211,7 +211,7 @@ def simulate(
 
     Args:
         ranker: of requests; made with ``dim=train.dim``.
-        train: the queries that users ask, each as often.
+        train: the queries that users ask, each equally often.
         users: their name (``perfect``, ``navigational``, ``informational``, ``position``), or made with ``Users.of``.
         impressions: the number of queries asked.
         seed: of the users; it may be the ranker's.
