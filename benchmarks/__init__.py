@@ -1,1 +1,1 @@
-"""Every speed and memory claim, measured as a ratio against something plain in the same run: ``make bench``."""
+"""Every claim on speed and memory, measured as a ratio to a plain baseline in the same run: ``make bench``."""

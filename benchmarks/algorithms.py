@@ -1,4 +1,4 @@
-"""Algorithms in the service: Balanced beside RecurRank, the end of a busy server, and how far it learns behind a simulation."""
+"""Algorithms in the service: Balanced against RecurRank, stopping a busy server, and learning compared with a simulation."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ SLATES, SEEDS = 10_000, 4
 
 
 def beside() -> list[Figure]:
-    """The same requests to a Balanced and a RecurRank of one server, in turn."""
+    """The same requests to Balanced and RecurRank on one server, in turn."""
     rates: dict[str, list[float]] = {}
     slow: dict[str, list[float]] = {}
     behind: dict[str, list[float]] = {"balanced": [], "recurrank": []}
@@ -39,14 +39,14 @@ def beside() -> list[Figure]:
             for name in behind:
                 path = f"/v1/rankers/{name}/rank"
                 names = [[f"{name}-{turn}-{c}-{i}" for i in range(REPORTS)] for c in range(32)]
-                found = {"rank": load(port, 16, SECONDS, [[["POST", path, "{}"]]])}
+                results = {"rank": load(port, 16, SECONDS, [[["POST", path, "{}"]]])}
                 load(port, 32, 0, [[["POST", path, json.dumps({"slate": slate})] for slate in line] for line in names])
-                told = [[["POST", "/v1/feedback", json.dumps([{"slate": s, "clicks": [1]}])] for s in line] for line in names]
-                found["feedback"] = load(port, 32, 0, told)
+                sent = [[["POST", "/v1/feedback", json.dumps([{"slate": s, "clicks": [1]}])] for s in line] for line in names]
+                results["feedback"] = load(port, 32, 0, sent)
                 began = time.perf_counter()
                 folded(port)
                 behind[name].append(time.perf_counter() - began)
-                for what, measured in found.items():
+                for what, measured in results.items():
                     rates.setdefault(f"{name} {what}", []).append(measured["a_second"])
                     slow.setdefault(f"{name} {what}", []).append(measured["p99"])
     figures = []
@@ -83,7 +83,7 @@ def _stopped(name: str) -> Figure:
                 stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
             )  # fmt: skip
             assert users.stdin is not None
-            users.stdin.write("\n".join(json.dumps(one) for one in both))
+            users.stdin.write("\n".join(json.dumps(requests) for requests in both))
             users.stdin.close()
             time.sleep(6)
             lag = _lag(port)
@@ -111,15 +111,15 @@ def _lag(port: int) -> int:
 
 
 def gap() -> list[Figure]:
-    """Expected clicks per slate as fast as the service answers, and in a simulation; the same problems and seeds."""
+    """Expected clicks per slate with the service at full speed, and in a simulation with the same problems and seeds."""
     return [_gap(name) for name in ("linucb", "cascade-linucb", "balanced")]
 
 
 def _gap(name: str) -> Figure:
-    found = np.array([_clicks(name, seed) for seed in range(SEEDS)])
-    share = found[:, 0] / found[:, 1]
+    clicks = np.array([_clicks(name, seed) for seed in range(SEEDS)])
+    share = clicks[:, 0] / clicks[:, 1]
     error = share.std(ddof=1) / np.sqrt(SEEDS)
-    service, library, rate = found.mean(axis=0)
+    service, library, rate = clicks.mean(axis=0)
     detail = (
         f"{service:.3f} and {library:.3f}; {rate:,.0f} slates per second; {SEEDS} runs of {SLATES:,}, s.e. {100 * error:.1f}"
     )

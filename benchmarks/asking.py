@@ -1,7 +1,7 @@
-"""Requests over HTTP: ids of a catalogue, features as JSON and as binary numbers, beside an empty route of the same server.
+"""Requests over HTTP: ids of a catalogue, features as JSON and as binary numbers, against an empty route of the same server.
 
-Throughput is of real connections; beside it stands the processor time that the server took for an answer, which says the same
-on a machine that is busy with something else.
+Throughput is of real connections. The server's processor time per answer is measured too, since it hardly depends on other
+load on the machine.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ NPY = "application/x-npy"
 
 
 class _Case(NamedTuple):
-    """Requests, and what is asked of them: the share of an empty route, and milliseconds for 99 % of the answers."""
+    """Requests, and their limits: the share of an empty route's throughput, and milliseconds for 99 % of the answers."""
 
     name: str
     requests: list[Requests]
@@ -68,7 +68,7 @@ def asking(port: int) -> list[Figure]:
 
 
 def whole(port: int) -> list[Figure]:
-    """All of 10^5 items, without candidates: Anchored beside Balanced."""
+    """All of 10^5 items, without candidates: Anchored against Balanced."""
     features = np.random.default_rng(0).random((ITEMS, 10)).astype(np.float32)
     for algorithm in ("anchored", "balanced"):
         body = BytesIO()
@@ -91,9 +91,9 @@ def _measured(port: int, cases: list[_Case]) -> dict[str, tuple[float, float, fl
     for _ in range(TIMES):
         for case in cases:
             before = _processor(server_process)
-            got = load(port, CONNECTIONS, SECONDS, case.requests)
+            result = load(port, CONNECTIONS, SECONDS, case.requests)
             took = _processor(server_process) - before
-            runs[case.name].append((got["a_second"], got["p99"], took / got["statuses"]["200"]))
+            runs[case.name].append((result["a_second"], result["p99"], took / result["statuses"]["200"]))
     return {name: tuple(statistics.median(column) for column in zip(*rows, strict=True)) for name, rows in runs.items()}  # type: ignore[misc]
 
 

@@ -20,7 +20,7 @@ ITEMS, DIM = 10_000, 5
 RANK = [[["POST", "/v1/rankers/films/rank", "{}"]]]
 SECONDS = 5.0
 CONNECTIONS, OVERLOAD = 400, 30.0
-"""How many connections ask for four times the capacity, and for how many seconds."""
+"""Connections that send four times the capacity, and for how many seconds."""
 
 
 def bodies() -> list[Figure]:
@@ -32,8 +32,8 @@ def bodies() -> list[Figure]:
     with tempfile.TemporaryDirectory() as folder, serving("--store", f"sqlite:///{folder}/log.db") as (process, url):
         put(int(url.rpartition(":")[2]), "films", rr.synthetic(items=100, dim=DIM, seed=0).features, 10**6)
         outcomes = list(attack(url, process.pid, hostile()))
-    refused = sum(400 <= one.status < 500 for one in outcomes)
-    slowest, sick, large = (max(outcomes, key=lambda one: getattr(one, f)) for f in ("seconds", "healthz", "memory"))
+    refused = sum(400 <= outcome.status < 500 for outcome in outcomes)
+    slowest, sick, large = (max(outcomes, key=lambda outcome: getattr(outcome, f)) for f in ("seconds", "healthz", "memory"))
     return [
         at_least(f"hostile bodies of {len(outcomes)} refused with a 4xx", refused, len(outcomes), "", ""),
         at_most("slowest refusal", slowest.seconds, 3, "s", slowest.name),
@@ -43,7 +43,7 @@ def bodies() -> list[Figure]:
 
 
 def crowd() -> list[Figure]:
-    """2,000 connections that say nothing and 200 that send a byte of a header every half second."""
+    """2,000 silent connections and 200 that send a byte of a header every half second."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     with tempfile.TemporaryDirectory() as folder, server(folder) as port, contextlib.ExitStack() as held:
@@ -61,34 +61,34 @@ def crowd() -> list[Figure]:
 
 
 def _keep(port: int, over: threading.Event, held: contextlib.ExitStack) -> None:
-    """Attackers of another address than the visitors'; who is cut off comes again."""
-    lines: list[socket.socket | None] = [None] * 2_200
+    """Attackers from another address than the visitors; a connection that is cut off is opened again."""
+    sockets: list[socket.socket | None] = [None] * 2_200
     while not over.wait(0.5):
-        for place, line in enumerate(lines):
+        for number, connection in enumerate(sockets):
             if over.is_set():
                 return
             try:
-                if line is None:
-                    line = lines[place] = held.enter_context(
+                if connection is None:
+                    connection = sockets[number] = held.enter_context(
                         socket.create_connection(("127.0.0.1", port), timeout=5, source_address=("127.0.0.2", 0))
                     )
-                    line.setblocking(False)
-                    if place >= 2_000:
-                        line.send(b"POST /v1/feedback HTTP/1.1\r\n")
-                elif place >= 2_000:
-                    line.send(b"x")
-                elif line.recv(1) == b"":
+                    connection.setblocking(False)
+                    if number >= 2_000:
+                        connection.send(b"POST /v1/feedback HTTP/1.1\r\n")
+                elif number >= 2_000:
+                    connection.send(b"x")
+                elif connection.recv(1) == b"":
                     raise ConnectionResetError
             except BlockingIOError:
                 pass
             except OSError:
-                if line is not None:
-                    line.close()
-                lines[place] = None
+                if connection is not None:
+                    connection.close()
+                sockets[number] = None
 
 
 def overload() -> list[Figure]:
-    """Four times the requests that it can answer."""
+    """Four times as many requests as it can answer."""
     with tempfile.TemporaryDirectory() as folder, server(folder) as port:
         put(port, "films", rr.synthetic(items=ITEMS, dim=DIM, seed=0).features, 10**7)
         load(port, 64, 2.0, RANK)
@@ -96,7 +96,7 @@ def overload() -> list[Figure]:
         found = _storm(port, 4 * usual["a_second"], OVERLOAD)
     statuses = found["statuses"]
     answered, shed = statuses["200"], statuses.get("503", {"number": 0, "p99": 0.0})
-    offered = sum(one["number"] for one in statuses.values()) / OVERLOAD
+    offered = sum(status["number"] for status in statuses.values()) / OVERLOAD
     detail = f"usual {usual['a_second']:,.0f}/s, p99 {1000 * usual['p99']:.1f} ms; offered {offered:,.0f}/s, answered "
     detail += (
         f"{answered['number'] / OVERLOAD:,.0f}/s, p99 {1000 * answered['p99']:.1f} ms; refused p99 {1000 * shed['p99']:.1f} ms"

@@ -1,10 +1,10 @@
-"""A ranker with 20 % fewer clicks than the baseline, in 13 environments: how many clicks are kept, with and without a ramp.
+"""A ranker with 20 % fewer clicks than the baseline, in 13 environments: the share of clicks kept, with and without a ramp.
 
-The baseline is the best order. The ranker's order is the one of some hundred random ones that comes closest to 80 % of its
-clicks; where that is not close it is mixed, slate by slate, with the best order or the one of the least attractive items, so
-that the ranker has 80 %. Where no order has so few (some cascades) it has as few as these, and counts as if it had 80 %.
-Clicks per slate are drawn with replacement from a sample of the click model's.
-The brake and the ramp look after every 100 slates, by the library's own compiled test.
+The baseline is the best order. The ranker's order is the one of several hundred random orders that comes closest to 80 % of its
+clicks. If that is not close, it is mixed, slate by slate, with the best order or that of the least attractive items, so that
+the ranker has 80 %. If no order has so few (some cascades), it uses the order with the fewest, and counts as if it had 80 %.
+Clicks per slate are drawn with replacement from a sample of the click model.
+The brake and the ramp are checked every 100 slates, by the library's own compiled test.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from recurrank.rollout.sequence import least
 RUNS, HORIZON, EVERY, SAMPLE = 20, 50_000, 100, 2_000
 NULLS, NULL_HORIZON = 1_000, 10_000
 CASES = ((0.1, 1.0), (0.5, 1.0), (0.1, 0.02), (0.5, 0.02), (0.9, 0.02))
-"""Shares and budgets; a budget of 1 is no ramp."""
+"""Shares and budgets; with a budget of 1 there is no ramp."""
 ALPHA, MARGIN, WORSE, ENOUGH = 0.05, 0.05, 0.8, 0.97
 SPLITS = 10
-"""Of MovieLens; the other environments are drawn by the seed."""
+"""Splits of MovieLens; the other environments are drawn by the seed."""
 
 
 def run() -> list[Figure]:
@@ -45,7 +45,7 @@ def environments() -> dict[str, Any]:
 
 
 class _Pair:
-    """Clicks of many users on the baseline and on the ranker, and how many are expected."""
+    """Clicks of many users on the baseline and on the ranker, and their expected number."""
 
     def __init__(self, environment: Any, run: int, name: str) -> None:
         seed, rng = np.random.SeedSequence(run, spawn_key=(len(name),)), np.random.default_rng(run)
@@ -57,7 +57,7 @@ class _Pair:
         self.rate, found = (float(model.expected(order).sum()) for order in (best, bad))
         other = worst if found > WORSE * self.rate else best
         away = found - float(model.expected(other).sum())
-        # where not even these have so few clicks, they are what comes closest
+        # if not even these have so few clicks, they come closest
         mixed = float(np.clip((found - WORSE * self.rate) / away, 0, 1)) if away else 0.0
         self.good = _clicks(model, best, SAMPLE, rng)
         self.bad = np.append(
@@ -78,7 +78,7 @@ def _clicks(model: ClickModel, order: Any, count: int, rng: np.random.Generator)
 
 
 def closest(model: ClickModel, good: Any, part: float, rng: np.random.Generator) -> Any:
-    """An order whose expected clicks are as close to this part of the best one's as some hundred random ones get."""
+    """The order, of several hundred random ones, whose expected clicks are closest to this part of the best order's."""
     best, items = float(model.expected(good).sum()), len(model.attraction)
     found, least_away = good, np.inf
     for _ in range(300):
@@ -127,10 +127,10 @@ def _kept(pairs: list[Any], share: float, budget: float) -> Figure:
     kept, stops = [], []
     for name, pair in pairs:
         shown, stop, _ = pair.braked(pair.good, pair.bad, share, budget, pair.seed)
-        # what is shown after the stop is the baseline
+        # after the stop the baseline is shown
         kept.append((1 - shown * (1 - WORSE) / HORIZON, name))
         stops.append(stop or math.inf)
-    enough = 100 * float(np.mean([one >= ENOUGH for one, _ in kept]))
+    enough = 100 * float(np.mean([share_kept >= ENOUGH for share_kept, _ in kept]))
     median, late = (float(np.quantile(stops, q, method="higher")) for q in (0.5, 0.95))
     least_kept, where = min(kept)
     never = 100 * float(np.mean(np.isinf(stops)))
@@ -145,7 +145,7 @@ def _kept(pairs: list[Any], share: float, budget: float) -> Figure:
 
 
 def _false(pairs: list[Any]) -> list[Figure]:
-    """Stops of rankers with exactly 5 % fewer clicks, the margin: the worst that are not to be stopped."""
+    """Stops of rankers with exactly 5 % fewer clicks, the margin: the worst that should not be stopped."""
     figures = []
     for share, budget in ((0.5, 1.0), (0.5, 0.02)):
         wrong = 0
@@ -162,12 +162,12 @@ def _ramped(budget: float) -> str:
 
 
 def _reached(pairs: list[Any]) -> list[Figure]:
-    """How many slates it takes until a ranker as good as the baseline has its share of 50 %."""
+    """Slates until a ranker as good as the baseline gets its share of 50 %."""
     found: dict[str, list[float]] = {}
     for name, pair in pairs:
         reached = pair.braked(pair.good, pair.good, 0.5, 0.02, pair.seed, 4 * HORIZON)[2]
-        found.setdefault(name, []).append(reached or math.inf)  # not within four times as many
+        found.setdefault(name, []).append(reached or math.inf)  # not within four times the horizon
     medians = {name: float(np.median(values)) for name, values in found.items()}
     title = "ramp to 50 %, budget 0.02: slates until a ranker as good as the baseline has it, median of environments"
-    detail = ", ".join(f"{name} {slates:,.0f}" for name, slates in sorted(medians.items(), key=lambda one: one[1]))
+    detail = ", ".join(f"{name} {slates:,.0f}" for name, slates in sorted(medians.items(), key=lambda pair: pair[1]))
     return [at_most(title, float(np.median(list(medians.values()))), HORIZON, "slates", detail)]

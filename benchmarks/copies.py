@@ -1,7 +1,7 @@
-"""A copy of every ranker at 10^5 items, and a view renewed in the memory of an earlier one, as the service does.
+"""Copying every ranker at 10^5 items, and renewing a view in the memory of an earlier one, as the service does.
 
-A copy shares the state until one of the two changes it. So its time comes with that of the copy's first ``rank()`` less that of
-one more, which is the time of copying the state.
+A copy shares the state until one of the two changes it. The time of copying the state is that of the copy's first ``rank()``
+less that of a second one.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ ITEMS, POSITIONS, ROUNDS, ANSWERS, REPEAT = 100_000, 10, 2_000, 16, 15
 
 def run() -> list[Figure]:
     problem = rr.synthetic(items=ITEMS, dim=10, seed=0)
-    names = [name for name in rr.rankers.names() if name != UniRank.name]  # which refuses so many
+    names = [name for name in rr.rankers.names() if name != UniRank.name]  # it refuses so many items
     return [figure for name in names for figure in _one(name, problem)]
 
 
 def _one(name: str, problem: rr.Problem) -> list[Figure]:
-    """In processor time, the median of some copies, each after a few more answers."""
+    """Processor times, the medians of several copies, each after a few more answers."""
     options = {"attraction": problem.attraction.tolist()} if name == "oracle" else {}
     ranker = rr.rankers.make(name, features=problem.features, positions=POSITIONS, rounds=10**6, seed=0, **options)
     model = rr.clicks.make(OWN.get(name, "document"), problem.attraction, POSITIONS)

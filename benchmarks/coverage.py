@@ -1,8 +1,8 @@
-"""How often 95 % intervals of evaluation hold the truth: ``python -m benchmarks.coverage [LOGS]``.
+"""How often 95 % intervals of evaluation contain the truth: ``python -m benchmarks.coverage [LOGS]``.
 
 Logs of 2,000 pages, drawn uniformly from five items for three positions, with users who click by the position-based model and
-by the dynamic Bayesian one. Estimators whose assumption does not hold under a model are left out there; the direct
-method, which fits a model eleven times, is tried on one log in five.
+by the dynamic Bayesian one. Estimators whose assumption fails under a model are skipped there; the direct method,
+which fits a model eleven times, is tried on one log in five.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The dashboard: how soon pages are there and news arrive, what open pages cost the service, and the playground's speed."""
+"""The dashboard: the time until pages and news appear, the cost of open pages, and the playground's speed."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ def ask(port: int, path: str, body: Any = None) -> Any:
     data = None if body is None else json.dumps(body).encode()
     request = urllib.request.Request(f"http://127.0.0.1:{port}{path}", data, {"content-type": "application/json"})
     with urllib.request.urlopen(request, timeout=120) as answer:
-        said = answer.read()
-        return json.loads(said) if said and "json" in answer.headers["content-type"] else said
+        body = answer.read()
+        return json.loads(body) if body and "json" in answer.headers["content-type"] else body
 
 
 def first_page() -> list[Figure]:
-    """From the start of the command to a page with a ranker's numbers on it; the second start, so that all is compiled."""
+    """From the start of the command to a page with a ranker's numbers; at the second start, so that all is compiled."""
     times = []
     for _ in range(2):
         began = time.perf_counter()
@@ -60,7 +60,7 @@ def browsing() -> Iterator[Any]:
 
 
 def resident(folder: str) -> float:
-    """Megabytes of the server whose store is in this folder."""
+    """Memory in MB of the server whose store is in this folder."""
     for path in Path("/proc").glob("[0-9]*/cmdline"):
         if f"sqlite:///{folder}/log.db" in path.read_bytes().decode(errors="replace"):
             return int((path.parent / "status").read_text().partition("VmRSS:")[2].split()[0]) / 1024
@@ -68,11 +68,11 @@ def resident(folder: str) -> float:
 
 
 def large_page() -> list[Figure]:
-    """10^5 items, 10^6 events: to the page with flow chart, ranking, charts, items and events on it, in Chromium."""
+    """10^5 items and 10^6 events: the time until a page shows flow chart, ranking, charts, items and events, in Chromium."""
     with tempfile.TemporaryDirectory() as folder:
         write_log(folder, 1_000_000)
         with server(folder) as port, browsing() as browser:
-            browser.new_context().new_page().goto(f"http://127.0.0.1:{port}/new")  # the browser itself has started
+            browser.new_context().new_page().goto(f"http://127.0.0.1:{port}/new")  # starts the browser itself
             before, times, plotted = resident(folder), [], []
             for _ in range(5):
                 page = browser.new_context().new_page()
@@ -100,7 +100,7 @@ def large_page() -> list[Figure]:
 
 @contextmanager
 def viewers(port: int, ranker: str, count: int, heard: list[Any]) -> Iterator[None]:
-    """So many open pages; what they heard is in ``heard`` afterwards."""
+    """Keep this many pages open; ``heard`` gets the events that they received."""
     command = [sys.executable, "-m", "benchmarks.viewers", str(port), ranker, str(count)]
     process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
@@ -110,7 +110,7 @@ def viewers(port: int, ranker: str, count: int, heard: list[Any]) -> Iterator[No
 
 
 def news() -> list[Figure]:
-    """From the answer to feedback until the last of 50 pages has it."""
+    """From the answer to feedback until the last of 50 pages shows it."""
     heard: list[Any] = []
     acknowledged = {}
     with tempfile.TemporaryDirectory() as folder, server(folder) as port:
@@ -123,8 +123,8 @@ def news() -> list[Figure]:
                 time.sleep(0.7 + 0.1 * number)
             time.sleep(2)
     late = [
-        max(min(at for viewer, learned, at in heard if viewer == one and learned >= number) - said for one in range(PAGES))
-        for number, said in acknowledged.items()
+        max(min(at for viewer, learned, at in heard if viewer == page and learned >= number) - sent for page in range(PAGES))
+        for number, sent in acknowledged.items()
     ]
     detail = f"of {len(late)} reports; {statistics.median(late):.2f} s in the middle"
     return [at_most("from acknowledged feedback to the last of 50 pages", max(late), 2, "s", detail)]
@@ -148,11 +148,11 @@ def cost() -> list[Figure]:
 
 
 def playground() -> list[Figure]:
-    """Three rankers, L = 10^4, 10^6 rounds, two seconds after the page was opened."""
+    """Three rankers, L = 10^4, 10^6 rounds, two seconds after the page is opened."""
     figures = []
     with tempfile.TemporaryDirectory() as folder, server(folder) as port:
         for rankers in ("recurrank,balanced,toprank", "recurrank,cascade-linucb,toprank"):
-            for _ in range(2):  # the first time compiles what was never used before
+            for _ in range(2):  # the first time may compile
                 ask(port, "/dash/playground/warm", {})
                 time.sleep(2)
                 began, first = time.perf_counter(), 0.0

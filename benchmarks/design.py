@@ -1,4 +1,4 @@
-"""``g_optimal`` on a million items against one plain NumPy leverage scan of the same matrix, and its memory."""
+"""``g_optimal`` on a million items against one plain NumPy scan of leverages of the same matrix, and its memory."""
 
 from __future__ import annotations
 

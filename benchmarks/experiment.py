@@ -1,4 +1,4 @@
-"""A ranker beside a baseline: whether a replay repeats assignments, speed."""
+"""An experiment with a ranker and a baseline: whether a replay repeats assignments, and speed."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ REQUESTS, SUBJECTS, TOGETHER, STARTS = 1_000_000, 200_000, 1_000, 4
 
 
 def run() -> list[Figure]:
-    """All of them."""
+    """All figures."""
     return [*replay(), *throughput()]
 
 
 def replay(requests: int = REQUESTS) -> list[Figure]:
-    """A million requests in share mode; the service is started again in between."""
+    """A million requests in share mode, with restarts of the service in between."""
     problem = rr.synthetic(items=100, dim=5, seed=0)
     names = [f"i{n}" for n in range(100)]
     catalogue, baseline = Catalogue(problem.features, names), names[:10]
@@ -53,16 +53,16 @@ def replay(requests: int = REQUESTS) -> list[Figure]:
         service = Service(open_store(address), start=False)
         wrong, arms, events, after = 0, dict[str, set[str]](), 0, 0
         fold = new_fold(service.hosted("shop").spec, catalogue)
-        while found := service.store.events(after, 20_000):
-            after = found[-1].seq
-            fold.apply(found)
-            for event in found:
+        while batch := service.store.events(after, 20_000):
+            after = batch[-1].seq
+            fold.apply(batch)
+            for event in batch:
                 if event.kind == Kind.SERVED:
                     trial, events = trial_of(event.payload), events + 1
                     wrong += trial.arm != arm_of(str(trial.subject), 0.1, "shop")
                     arms.setdefault(str(trial.subject), set()).add(trial.arm)
         same = fold.save() == service.hosted("shop").fold.save()
-        several = sum(len(one) > 1 for one in arms.values())
+        several = sum(len(assigned) > 1 for assigned in arms.values())
         service.close()
     detail = f"{events:,} slates, {len(arms):,} subjects, {several} in two arms, {STARTS} starts; the same bytes: {same}"
     return [at_most("assignments that a replay does not repeat", wrong + several + (not same), 0, "", detail)]

@@ -1,9 +1,9 @@
-"""The benchmark of the field: the quick one from a fresh clone, and what long ones take, estimated from a share.
+"""The benchmark of the field: the quick one from a fresh clone, and the time of long ones, estimated from a share.
 
     python -m benchmarks field
     python -m benchmarks.field QUERIES.json     # the estimates alone, with the Yandex figure
 
-An estimate is processor time: of one short run per ranker and environment, after compilation, scaled to all rounds and runs.
+An estimate is the processor time of one short run per ranker and environment, after compilation, scaled to all rounds and runs.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ FULL = {"families": "paper,robustness,queries,requests", "rounds": 20_000, "runs
 """The full run whose results are in docs/field.md."""
 YANDEX = "recurrank,balanced,anchored,toprank,batchrank,cascade-klucb,dcm-klucb,pbm-pie,grab,random"
 SHARE = 2000
-"""Rounds of a run that an estimate plays; of those rankers that are slow at first, time per round falls later."""
+"""Rounds of a run that an estimate plays; rankers that are slow at first become faster later."""
 CORES = 2
 
 
@@ -34,7 +34,7 @@ def run() -> list[Figure]:
 
 
 def quick() -> Figure:
-    """Everything that is not installed with the dependencies: compilation, runs, tables and reports."""
+    """Time from the first command on: compilation, runs, tables and reports."""
     with tempfile.TemporaryDirectory() as folder:
         subprocess.run(["git", "clone", "--quiet", ".", f"{folder}/clone"], check=True)
         environment = {**os.environ, "PYTHONPATH": f"{folder}/clone/src", "NUMBA_CACHE_DIR": f"{folder}/cache"}
@@ -45,33 +45,33 @@ def quick() -> Figure:
 
 
 def full() -> Figure:
-    experiments = [one for family in families(**FULL) for one in family.suite.experiments]  # type: ignore[arg-type]
+    experiments = [experiment for family in families(**FULL) for experiment in family.suite.experiments]  # type: ignore[arg-type]
     return at_most(f"the full benchmark, {FULL['rounds']:,} rounds, estimated", minutes(experiments), 20, "min", "two cores")
 
 
 def yandex(queries: Path) -> Figure:
     """Six models, ten rankers, 10^6 rounds, 20 of the queries."""
-    found = minutes(suite(queries, rankers=YANDEX, runs=20, rounds=1_000_000).experiments, 10 * SHARE)
-    return at_most("Yandex: six models, ten rankers, 20 queries of 10^6 rounds, estimated", found, 60, "min", "two cores")
+    estimated = minutes(suite(queries, rankers=YANDEX, runs=20, rounds=1_000_000).experiments, 10 * SHARE)
+    return at_most("Yandex: six models, ten rankers, 20 queries of 10^6 rounds, estimated", estimated, 60, "min", "two cores")
 
 
 def minutes(experiments: list[Experiment], share: int = SHARE) -> float:
     """Processor time of all experiments over the cores, from the first run of each ranker in each environment."""
     total = 0.0
-    for one in experiments:
-        if one.run == 0:
-            run_one(_short(one, 1))  # compiles
-            began, short = time.process_time(), _short(one, share)
+    for experiment in experiments:
+        if experiment.run == 0:
+            run_one(_short(experiment, 1))  # compiles
+            began, short = time.process_time(), _short(experiment, share)
             run_one(short)
-            scale = one.environment.rounds / short.environment.rounds
+            scale = experiment.environment.rounds / short.environment.rounds
             took = (time.process_time() - began) * scale
-            total += took * len({o.run for o in experiments if o.environment.name == one.environment.name})
-            print(f"{one.id}: {took:.1f} s a run", file=sys.stderr)
+            total += took * len({other.run for other in experiments if other.environment.name == experiment.environment.name})
+            print(f"{experiment.id}: {took:.1f} s a run", file=sys.stderr)
     return total / CORES / 60
 
 
-def _short(one: Experiment, rounds: int) -> Experiment:
-    return replace(one, environment=replace(one.environment, rounds=min(rounds, one.environment.rounds)))
+def _short(experiment: Experiment, rounds: int) -> Experiment:
+    return replace(experiment, environment=replace(experiment.environment, rounds=min(rounds, experiment.environment.rounds)))
 
 
 if __name__ == "__main__":

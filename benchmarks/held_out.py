@@ -2,7 +2,7 @@
 
 The usual estimates have one examination curve (or one continuation by position) for all queries and one click and one skip
 as a prior: EM for the position-based and user browsing models, and the published closed forms for the dependent click and the
-simplified dynamic Bayesian model, in which users stop at their last click. Items that were not seen have 1/2.
+simplified dynamic Bayesian model, in which users stop at their last click. Items that were not seen have attraction 1/2.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ def usual(name: str, pages: Pages) -> FittedModel:
     if name in ("pbm", "ubm"):
         attraction, examination = _em(pages, browsing=name == "ubm")
         return FittedModel(name, pages.pairs.query, attraction, half, {"examination": np.tile(examination, (rows, 1))})
-    clicked, place = pages.clicks > 0, np.arange(pages.items.shape[1])
-    last = np.where(clicked.any(axis=1), len(place) - 1 - np.argmax(clicked[:, ::-1], axis=1), len(place) - 1)
-    seen, final = (place <= last[:, None]) & (pages.items >= 0), place == last[:, None]
+    clicked, position = pages.clicks > 0, np.arange(pages.items.shape[1])
+    last = np.where(clicked.any(axis=1), len(position) - 1 - np.argmax(clicked[:, ::-1], axis=1), len(position) - 1)
+    seen, final = (position <= last[:, None]) & (pages.items >= 0), position == last[:, None]
 
     def rate(ones: np.ndarray, trials: np.ndarray) -> np.ndarray:
         size = len(pages.pairs)
@@ -49,7 +49,7 @@ def _em(pages: Pages, browsing: bool) -> tuple[np.ndarray, np.ndarray]:
     a, e = np.full(len(pages.pairs), 0.5), np.full(cells, 0.5)
     for _ in range(STEPS):
         both = a[i] * e[x]
-        attracted, examined = (c + (n - c) * (one - both) / (1 - both) for one in (a[i], e[x]))
+        attracted, examined = (c + (n - c) * (own - both) / (1 - both) for own in (a[i], e[x]))
         a = (1 + np.bincount(i, attracted, len(a))) / (2 + np.bincount(i, n, len(a)))
         e = (1 + np.bincount(x, examined, cells)) / (2 + np.bincount(x, n, cells))
     return a, e
@@ -57,9 +57,9 @@ def _em(pages: Pages, browsing: bool) -> tuple[np.ndarray, np.ndarray]:
 
 def scores(model: FittedModel, test: tuple) -> tuple[float, float]:
     """Log-likelihood and perplexity."""
-    found = model.score(*test)
-    marginal, _, count = found.positions
-    return float(found.pages.sum() / test[2].sum()), float((2 ** (-marginal / count / np.log(2))).mean())
+    scored = model.score(*test)
+    marginal, _, count = scored.positions
+    return float(scored.pages.sum() / test[2].sum()), float((2 ** (-marginal / count / np.log(2))).mean())
 
 
 def main(path: str) -> None:

@@ -1,4 +1,4 @@
-"""Interleaving against A/B where every session has a query: five pairs of rankers as they meet in production.
+"""Interleaving against A/B when every session has a query: five pairs of rankers that are typical of production.
 
 100 queries with 50 candidates each, 10 features, 10 positions; a session has one of the queries. Attraction is logistic in a
 score of the features. The pairs, chosen before anything was measured:
@@ -10,13 +10,12 @@ score of the features. The pairs, chosen before anything was measured:
 5. the best order, and the same with two of its ten items exchanged, drawn for each query.
 
 Users leave after a click (cascade), look at position k with probability 1 / k, or do that and click a tenth as often.
-Sessions are those within which 80 % of experiments have ended with the right verdict at alpha = 5 %. Team draft has
-``Preference``, looked at after every session. A/B has the better, for each pair, of two tests that hold at all times:
-``ArmComparison``, and ``Preference`` of differences (one session of each arm, over the number of positions); both are looked at
-after every 4 % more sessions, half of which are in each arm. Where neither ends within ``LOOKS``, A/B is counted as if it ended
-there.
+Sessions are those within which 80 % of experiments have ended with the right verdict at alpha = 5 %. Team draft uses
+``Preference``, checked after every session. A/B uses, for each pair, the better of two tests that hold at all times:
+``ArmComparison``, and ``Preference`` of differences (one session of each arm, over the number of positions); both are checked
+after every 4 % more sessions, half of which are in each arm. If neither ends within ``LOOKS``, A/B counts as if it ended there.
 
-*Bound*: sessions by signal and noise alone (``v / m^2``) of the best credit found, over A/B's. Those tried are the team's, and
+*Bound*: sessions by signal and noise alone (``v / m^2``) of the best known credit, over A/B's. Credits tried: the team's, and
 ``g(rank in the second order) - g(rank in the first)`` minus its mean over the coins, valid for any ``g``: the sign, the
 rank, its logarithm or square root; all with the best weights of positions, which a test would have to learn. The bound
 of the team's credit is that of the credit as it is.
@@ -39,9 +38,9 @@ USERS = {"cascade": -3.0, "position-based": -3.0, "position-based, few clicks": 
 """The constant of the logistic attraction."""
 COINS = list(itertools.product((0, 1), repeat=POSITIONS // 2))
 LOOKS = np.unique(np.geomspace(25, 50_000_000, 370).astype(np.int64))
-"""Sessions per arm after which A/B is looked at."""
+"""Sessions per arm after which A/B is checked."""
 MOST, CHUNK, SAMPLE = 1_000_000, 10_000, 300_000
-"""Sessions of an interleaving at most, at a time, and that the bound is estimated from."""
+"""Sessions of an interleaving: at most, at a time, and for estimating the bound."""
 NULLS, NULL_SESSIONS, EVERY = 1_000, 10_000, 100
 
 
@@ -68,11 +67,11 @@ class Drafts(NamedTuple):
     credit: Any  # (queries, coins, positions)
 
     def credits(self, market: Market, count: int, rng: np.random.Generator) -> Any:
-        """``Interleaved.credit`` of so many sessions."""
+        """``Interleaved.credit`` of ``count`` sessions."""
         return self.by_position(market, count, rng).sum(axis=1) / rounds_of(POSITIONS)
 
     def by_position(self, market: Market, count: int, rng: np.random.Generator) -> Any:
-        """Differences of clicks by position of so many sessions."""
+        """Differences of clicks by position of ``count`` sessions."""
         query, coins = rng.integers(QUERIES, size=count), rng.integers(len(COINS), size=count)
         shown = market.attraction[query[:, None], self.lists[query, coins]]
         return market.click(shown, rng) * self.credit[query, coins]
@@ -119,22 +118,22 @@ def _order(score: Any) -> Any:
 
 
 def _learned(market: Market, rounds: int) -> Any:
-    """Orders by what a ranker has learned."""
+    """Orders by a ranker's coefficients after learning."""
     ranker, rng = rr.Anchored(dim=DIM, positions=POSITIONS, rounds=20_000, seed=1), np.random.default_rng(3)
     for _ in range(rounds):
         query = int(rng.integers(QUERIES))
         slate = ranker.rank(market.features[query])
         ranker.learn(slate, market.click(market.attraction[query, slate.items][None], rng)[0])
-    return _order(market.features @ [one.value for one in ranker.knowledge().coefficients if one.feature >= 0])
+    return _order(market.features @ [own.value for own in ranker.knowledge().coefficients if own.feature >= 0])
 
 
 def _figure(market: Market, name: str, better: Any, worse: Any) -> Figure:
     chances = [_clicks(market, order) for order in (better, worse)]
-    clicks = [float(np.arange(POSITIONS + 1) @ one) for one in chances]
+    clicks = [float(np.arange(POSITIONS + 1) @ chance) for chance in chances]
     drafts = drafts_of(better, worse)
     sessions, (product, differences) = _interleaved(market, drafts), arms(*chances)
     both, tops = min(product, differences), zip(better[:, :POSITIONS].tolist(), worse[:, :POSITIONS].tolist(), strict=True)
-    shared = np.mean([len({*one} & {*other}) for one, other in tops])
+    shared = np.mean([len({*first} & {*second}) for first, second in tops])
     bound, team = _bounds(market, chances, drafts, better, worse)
     detail = (
         f"{sessions:,.0f} of {both:,.0f} sessions (product {product:,.0f}, differences {differences:,.0f}); "
@@ -145,7 +144,7 @@ def _figure(market: Market, name: str, better: Any, worse: Any) -> Figure:
 
 
 class Given(np.random.Generator):
-    """Coins that are given in place of random ones."""
+    """Given coins in place of random ones."""
 
     def __init__(self, coins: tuple[int, ...]) -> None:
         super().__init__(np.random.PCG64(0))
@@ -156,7 +155,7 @@ class Given(np.random.Generator):
 
 
 def drafts_of(first: Any, second: Any) -> Drafts:
-    """As the library drafts, with every coin both ways."""
+    """All drafts of the library, with every coin both ways."""
     lists, credit = np.empty((2, QUERIES, len(COINS), POSITIONS))
     for query, n in np.ndindex(QUERIES, len(COINS)):
         shown = team_draft(first[query], second[query], POSITIONS, Given(COINS[n]))
@@ -170,15 +169,15 @@ def _clicks(market: Market, order: Any) -> Any:
     if market.users == "cascade":
         none = np.prod(1 - shown, axis=1).mean()
         return np.array([none, 1 - none, *[0.0] * (POSITIONS - 1)])
-    return np.mean([click_counts(one) for one in shown / np.arange(1, POSITIONS + 1)], axis=0)
+    return np.mean([click_counts(rates) for rates in shown / np.arange(1, POSITIONS + 1)], axis=0)
 
 
 def click_counts(rates: Any) -> Any:
     """The probabilities of 0, 1, ... clicks at positions that are clicked independently, at these rates."""
-    found = np.array([1.0])
+    counts = np.array([1.0])
     for rate in rates:
-        found = np.convolve(found, [1 - rate, rate])
-    return found
+        counts = np.convolve(counts, [1 - rate, rate])
+    return counts
 
 
 def arms(better: Any, worse: Any) -> tuple[float, float]:
@@ -215,7 +214,7 @@ def _by_differences(better: Any, worse: Any, run: int) -> int:
 
 
 def _after(arm: Arm, counts: Any) -> Arm:
-    """The arm after slates of which ``counts[c]`` have c clicks; what is predicted for them is the mean before."""
+    """The arm after slates of which ``counts[c]`` have c clicks; the mean before is predicted for them."""
     clicks = np.arange(len(counts))
     deviation = float(counts @ (clicks - arm.mean) ** 2)
     return Arm(arm.slates + int(counts.sum()), arm.clicks + float(counts @ clicks), arm.deviation + deviation)
@@ -248,7 +247,7 @@ def _one_interleaving(market: Market, drafts: Drafts, rng: np.random.Generator) 
 def _bounds(market: Market, chances: list[Any], drafts: Drafts, first: Any, second: Any) -> tuple[float, float]:
     """Sessions of the best credit, and of the team's, over those of A/B, by signal and noise alone."""
     clicks = np.arange(POSITIONS + 1)
-    mean, square = (np.array([clicks**power @ one for one in chances]) for power in (1, 2))
+    mean, square = (np.array([clicks**power @ chance for chance in chances]) for power in (1, 2))
     of_arms = float(mean[0] - mean[1]) ** 2 / (2 * float((square - mean**2).sum()))
     ranks = np.minimum(np.argsort(np.stack([first, second]), axis=2) + 1.0, POSITIONS + 1)
     signals = [drafts.credit]
@@ -261,19 +260,19 @@ def _bounds(market: Market, chances: list[Any], drafts: Drafts, first: Any, seco
 
 
 def _centred(value: Any, lists: Any) -> Any:
-    """The values of shown items minus their means over the coins, so that clicks anywhere have no credit on average."""
+    """The values of shown items minus their means over the coins, so that random clicks have no credit on average."""
     shown = value[np.arange(QUERIES)[:, None, None], lists]
     return shown - shown.mean(axis=1, keepdims=True)
 
 
 def _signal(credits: Any) -> float:
-    """The largest m^2 / v of any weights of positions: mu' Sigma^-1 mu, without what the weights fit of the sample's noise."""
+    """The largest m^2 / v of any weights of positions: mu' Sigma^-1 mu, corrected for fitting the sample's noise."""
     mean, spread = credits.mean(axis=0), np.cov(credits.T) + 1e-9 * np.eye(POSITIONS)
     return float(mean @ np.linalg.solve(spread, mean)) - POSITIONS / len(credits)
 
 
 def _false_alarms() -> Figure:
-    """Users who click as often on any item; looked at after every EVERY sessions."""
+    """Users who click equally often on any item; checked after every EVERY sessions."""
     market = market_of("position-based")
     drafts = drafts_of(*pairs_of(market)["best, noise"])
     rng, alarms = np.random.default_rng(6), 0

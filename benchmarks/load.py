@@ -1,6 +1,6 @@
 """A load generator: ``python -m benchmarks.load PORT CONNECTIONS SECONDS`` reads requests from standard input, a JSON list of
 [method, path, body] per line, one line per connection (with a media type as a fourth element the body is base64); sends each
-connection's round and round (once with SECONDS = 0), and prints what came of it as JSON.
+connection's requests in a cycle (once with SECONDS = 0), and prints the results as JSON.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ import time
 
 
 class Connection(asyncio.Protocol):
-    """One request after the other; an answer is over when its length is there."""
+    """One request after the other; an answer ends after its content length."""
 
     def __init__(self, requests: list[bytes], until: float, times: list[float], statuses: dict[str, int]) -> None:
         self.requests, self.until, self.times, self.statuses = requests, until, times, statuses
-        self.at, self.buffer = 0, b""
+        self.sent, self.buffer = 0, b""
         self.done = asyncio.get_running_loop().create_future()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -26,13 +26,13 @@ class Connection(asyncio.Protocol):
 
     def send(self) -> None:
         self.began = time.perf_counter()
-        self.transport.write(self.requests[self.at % len(self.requests)])  # type: ignore[attr-defined]
-        self.at += 1
+        self.transport.write(self.requests[self.sent % len(self.requests)])  # type: ignore[attr-defined]
+        self.sent += 1
 
     def data_received(self, data: bytes) -> None:
         self.buffer += data
-        head, found, body = self.buffer.partition(b"\r\n\r\n")
-        if not found:
+        head, separator, body = self.buffer.partition(b"\r\n\r\n")
+        if not separator:
             return
         low = head.lower()
         start = low.find(b"content-length:")
@@ -44,7 +44,7 @@ class Connection(asyncio.Protocol):
         self.times.append(now - self.began)
         status = head[9:12].decode()
         self.statuses[status] = self.statuses.get(status, 0) + 1
-        if now < self.until or (self.until == 0 and self.at < len(self.requests)):
+        if now < self.until or (self.until == 0 and self.sent < len(self.requests)):
             self.send()
         else:
             self.transport.close()
@@ -69,7 +69,7 @@ async def main(port: int, connections: int, seconds: float) -> None:
     statuses: dict[str, int] = {}
     loop = asyncio.get_running_loop()
     began = time.perf_counter()
-    made = []
+    done = []
     for number in range(connections):
         requests = prepared[number % len(prepared)]
         _, protocol = await loop.create_connection(
@@ -77,12 +77,12 @@ async def main(port: int, connections: int, seconds: float) -> None:
             "127.0.0.1",
             port,
         )
-        made.append(protocol.done)
-    await asyncio.gather(*made)
+        done.append(protocol.done)
+    await asyncio.gather(*done)
     elapsed = time.perf_counter() - began
     times.sort()
-    found = {"a_second": len(times) / elapsed, "p50": times[len(times) // 2], "p99": times[int(len(times) * 0.99)]}
-    print(json.dumps({**found, "statuses": statuses}))
+    results = {"a_second": len(times) / elapsed, "p50": times[len(times) // 2], "p99": times[int(len(times) * 0.99)]}
+    print(json.dumps({**results, "statuses": statuses}))
 
 
 if __name__ == "__main__":

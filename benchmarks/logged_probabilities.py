@@ -1,7 +1,7 @@
-"""What storing probabilities costs ``rank``: ``python -m benchmarks.logged_probabilities [TURNS]``.
+"""The cost of storing probabilities in ``rank``: ``python -m benchmarks.logged_probabilities [TURNS]``.
 
-Slates of ten positions are drawn ahead as the service does it, with and without computing and storing how probable each was, in
-turns. Processor time, which other work on the machine disturbs least; ``benchmarks.serving`` says what a request takes in all.
+Slates of ten positions are drawn ahead as the service does it, with and without computing and storing their probabilities, in
+turns. Times are processor times, which other work disturbs least; ``benchmarks.serving`` measures whole requests.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def draw_only(drawing, drawn, rng, items, marks, used, chances, catalogue, share
 
 @contextmanager
 def silent() -> Iterator[None]:
-    """Slates are drawn and packed without probabilities."""
+    """Draw and pack slates without probabilities."""
     with_them = rounds.draw, hosted.HostedRanker._packed
     rounds.draw = draw_only
     hosted.HostedRanker._packed = lambda self, view, items, marks, used, chances: pack_slates(items, marks, used)  # type: ignore[method-assign]
@@ -57,7 +57,7 @@ def silent() -> Iterator[None]:
 
 
 def drawn(host: Any) -> tuple[float, int]:
-    """Processor seconds per slate that is drawn ahead, and its bytes."""
+    """Processor seconds per slate drawn ahead, and its bytes."""
     began = time.process_time()
     for _ in range(TURN):
         slates = host._drawn(host._view, hosted.AHEAD)
@@ -80,10 +80,10 @@ def main(turns: int) -> None:
                     sizes = size, least
             finally:
                 service.close()
-        told, silently = np.median(times[1:], axis=0)  # the first turn compiles
+        with_them, without = np.median(times[1:], axis=0)  # the first turn compiles
         print(
-            f"{algorithm:15s} {1e6 * silently:.1f} us without, {1e6 * told:.1f} us with, {sizes[0] - sizes[1]:+d} bytes: "
-            f"{1e6 * (told - silently):.1f} us per slate for probabilities",
+            f"{algorithm:15s} {1e6 * without:.1f} us without, {1e6 * with_them:.1f} us with, {sizes[0] - sizes[1]:+d} bytes: "
+            f"{1e6 * (with_them - without):.1f} us per slate for probabilities",
             flush=True,
         )
 

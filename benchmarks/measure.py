@@ -1,4 +1,4 @@
-"""What a benchmark reports, and how it is timed."""
+"""The figures that a benchmark reports, and timing."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 
 class Figure(NamedTuple):
-    """One measured number, what it was compared with, and the limit that was set for it."""
+    """One measured number, its limit, and a detail such as what it was compared with."""
 
     name: str
     value: float
@@ -27,7 +27,7 @@ def at_least(name: str, value: float, limit: float, unit: str, detail: str) -> F
 
 
 def seconds(function: Callable[[], object], repeat: int = 3) -> float:
-    """The shortest of some runs: what the machine can do when nothing else happens on it."""
+    """The shortest of several runs, the one with the least disturbance."""
     times = []
     for _ in range(repeat):
         began = time.perf_counter()

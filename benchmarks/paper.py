@@ -1,4 +1,4 @@
-"""The paper's whole evaluation from an empty cache: time by the clock, memory of the largest process."""
+"""The paper's whole evaluation from an empty cache: wall-clock time, memory of the largest process."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from pathlib import Path
 from benchmarks.measure import Figure, at_most
 
 LIMITS = {"cascade": 0.53, "position": 105_000, "movielens": 42_157}
-"""For RecurRank's regret."""
+"""Limits of RecurRank's regret."""
 
 
 def peaks(group: int) -> dict[int, float]:
     """The most memory that each process of a group has had so far, in MB."""
-    found = {}
+    memory = {}
     for status in Path("/proc").glob("[0-9]*/status"):
         try:
             if os.getpgid(int(status.parent.name)) == group and (size := re.search(r"VmHWM:\s+(\d+)", status.read_text())):
-                found[int(status.parent.name)] = int(size[1]) / 1024
+                memory[int(status.parent.name)] = int(size[1]) / 1024
         except OSError:  # it has ended
             continue
-    return found
+    return memory
 
 
 def run() -> list[Figure]:

@@ -1,10 +1,9 @@
-"""Logged probabilities against what is drawn: ``python -m benchmarks.propensities [DRAWS] [RANKER ...]``, by default a million.
+"""Logged probabilities against drawn frequencies: ``python -m benchmarks.propensities [DRAWS] [RANKER ...]``, by default 10^6.
 
-From one state of each ranker that says how probable its slates are, slates are drawn again and again in a compiled loop:
-chi-squared of slates against the joint probability that each had, and of the items at each position against the marginal one;
-cells with fewer than five expected draws are put together. Conditional probabilities, where they are known, have to multiply
-to the joint one. ``requests`` is Anchored with candidates of a request. With some eighty tests, p-values below 10^-4 would be a
-finding.
+From one state of each ranker that computes probabilities, slates are drawn repeatedly in a compiled loop: chi-squared tests of
+slates against their joint probabilities, and of the items at each position against the marginal ones; cells with fewer than
+five expected draws are merged. The product of conditional probabilities, where they are known, has to be the joint one.
+``requests`` is Anchored with candidates of a request. With about eighty tests, p-values below 10^-4 would indicate an error.
 """
 
 from __future__ import annotations
@@ -55,7 +54,7 @@ def restorer(ranker: rr.Ranker) -> Any:
 
 
 def drawer(ranker: rr.Ranker) -> Any:
-    """A compiled loop that draws so many slates from one state and counts them by their items, as digits of a number."""
+    """A compiled loop that draws slates from one state and counts them by their items, as digits of a number."""
     restore = restorer(ranker)
 
     @njit
@@ -77,33 +76,33 @@ def drawer(ranker: rr.Ranker) -> Any:
     return draw
 
 
-def chi_squared(seen: Any, said: Any, draws: int) -> float:
+def chi_squared(seen: Any, probability: Any, draws: int) -> float:
     """The p-value of counts against probabilities."""
-    often = draws * said >= 5
-    rest = max(0.0, 1 - float(said[often].sum()))
+    often = draws * probability >= 5
+    rest = max(0.0, 1 - float(probability[often].sum()))
     observed = [*seen[often].tolist(), *[draws - seen[often].sum()] * (rest > 5 / draws)]
-    expected = np.array([*(draws * said[often]).tolist(), *[draws * rest] * (rest > 5 / draws)])
+    expected = np.array([*(draws * probability[often]).tolist(), *[draws * rest] * (rest > 5 / draws)])
     if len(expected) < 2:
         return 1.0 if rest > 0 or seen[often].sum() == draws else 0.0
     return float(stats.chisquare(observed, expected * sum(observed) / expected.sum()).pvalue)
 
 
 class Counted:
-    """How often each slate came, and the probabilities that it had."""
+    """The number of draws of each slate, and its probabilities."""
 
     def __init__(self) -> None:
         self.count, self.joint = np.zeros(CODES, np.int64), np.zeros(CODES)
         self.marginal, self.given = np.zeros((CODES, POSITIONS)), np.full((CODES, POSITIONS), np.nan)
 
     def test(self) -> tuple[float, float, bool]:
-        """p-values of whole slates and of positions (the least times their number); whether conditional ones fit."""
+        """p-values of whole slates and of positions (the least times their number); whether conditional probabilities fit."""
         draws, seen = int(self.count.sum()), np.flatnonzero(self.count)
         by_position = []
         for k in range(POSITIONS):
-            item, said = seen // ITEMS ** (POSITIONS - 1 - k) % ITEMS, np.zeros(ITEMS)
-            said[item] = self.marginal[seen, k]
-            if not np.isnan(said).any():  # ranked bandits do not know all of theirs
-                by_position.append(chi_squared(np.bincount(item, self.count[seen], ITEMS), said, draws))
+            item, probability = seen // ITEMS ** (POSITIONS - 1 - k) % ITEMS, np.zeros(ITEMS)
+            probability[item] = self.marginal[seen, k]
+            if not np.isnan(probability).any():  # unknown for some slates of ranked bandits
+                by_position.append(chi_squared(np.bincount(item, self.count[seen], ITEMS), probability, draws))
         known = seen[~np.isnan(self.given[seen]).any(axis=1)]
         fits = np.allclose(self.given[known].prod(axis=1), self.joint[known], rtol=1e-9, atol=0)
         return chi_squared(self.count, self.joint, draws), min(1.0, len(by_position) * min(by_position, default=1.0)), fits
@@ -119,7 +118,7 @@ def of_catalogue(name: str, draws: int) -> Counted:
 
 
 def of_requests(draws: int) -> Counted:
-    """Slates of six candidates that requests bring."""
+    """Slates of six candidates of a request."""
     rng, found = np.random.default_rng(0), Counted()
     ranker = rr.Anchored(dim=3, positions=POSITIONS, rounds=5000, seed=0)
     for _ in range(200):
@@ -149,10 +148,10 @@ def main(draws: int, names: list[str]) -> None:
         found = of_requests(draws) if name == "requests" else of_catalogue(name, draws)
         whole, single, fits = found.test()
         mark = "passes" if min(whole, single) > 1e-4 and fits else "FAILS"
-        said = "draws nothing at random" if name in kinds and kinds[name].compiled_propensity is certain else "draws"
+        kind = "draws nothing at random" if name in kinds and kinds[name].compiled_propensity is certain else "draws"
         slates = np.count_nonzero(found.count)
         print(
-            f"{name:15s} {said}: {draws:,} draws, {slates} slates: slates p = {whole:.3f}, positions p = {single:.3f}: {mark} "
+            f"{name:15s} {kind}: {draws:,} draws, {slates} slates: slates p = {whole:.3f}, positions p = {single:.3f}: {mark} "
             f"({time.perf_counter() - began:.0f} s with compilation)",
             flush=True,
         )

@@ -1,8 +1,8 @@
-"""Queries and documents: an impression of each ranker, PDGD beside its literal twin, and a LETOR file to a map.
+"""Queries and documents: an impression of each ranker, PDGD against its literal twin, and a LETOR file to a map.
 
 Times are of the processor. Queries have the size of the other rankers' benchmark, 1,000 documents with 5 features, and that of
-MSLR-WEB10K's, 116 with 136. A round is asked to take at most 20 us, which is a target and not kept by all. The file has 120 MB.
-scikit-learn is not a dependency: what its reader takes is a constant here, measured once.
+MSLR-WEB10K's, 116 with 136. A round should take at most 20 us, a target that not all rankers reach. The file has 120 MB.
+scikit-learn is not a dependency: the time of its reader is a constant here, measured once.
 
     python -m benchmarks queries
     python -m benchmarks.queries TRAIN TEST     # PDGD on a sample of MSLR, beside the figures of its authors' code
@@ -28,7 +28,7 @@ from recurrank.rankers.documents import registered
 DOCUMENTS, DIM, QUERIES, POSITIONS = 116, 136, 40, 10
 IMPRESSIONS = {"pdgd": 3000, "dbgd": 3000, "mgd": 3000, "pmgd": 1000, "pairrank": 3000}
 TARGET = 20
-"""Microseconds of a round."""
+"""Target of a round, in microseconds."""
 BYTES = 120_000_000
 SKLEARN = 80e-9
 """Seconds of processor time per byte that load_svmlight_file took (9.7 s for 120 MB)."""

@@ -42,7 +42,7 @@ OWN = {
 }
 ITEMS, DIM, POSITIONS, ROUNDS = 1000, 5, 10, 100_000
 FEWER = {"pb-mhb": 2_000}
-"""Rounds of rankers that take tens of microseconds for one."""
+"""Rounds of slow rankers, which take tens of microseconds per round."""
 LARGE = {"items": 10_000, "dim": 5, "positions": 10, "rounds": 5_000_000}
 
 
@@ -81,7 +81,7 @@ class _TimedBalanced(rr.Balanced):
 
 
 def _balanced() -> Figure:
-    """At the size of the paper's synthetic problems; nearly all of the time is in its estimates."""
+    """Balanced at the size of the paper's synthetic problems; nearly all of the time is in its estimates."""
     problem, rounds = rr.synthetic(items=10_000, dim=5, seed=0), 1_000_000
     model = rr.clicks.make("position-based", problem.attraction, POSITIONS)
     runs = [rr.simulate(rr.Balanced(problem.features, POSITIONS, rounds, seed), model, rounds, seed=1) for seed in range(3)]
@@ -111,9 +111,9 @@ def _one(name: str) -> Figure:
 
 
 def _large(name: str) -> list[Figure]:
-    """In a process of its own, so that the memory is its own."""
+    """Measured in a separate process, for its memory."""
     script = f"from benchmarks.rankers import large; print(*large({name!r}))"
-    for _ in range(2):  # the first may compile, which takes memory of its own
+    for _ in range(2):  # the first may compile, which takes memory
         out = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout.split()
     ours, plain, memory, lost = (float(value) for value in out)
     limits = {"toprank": (500, 1500), "cascade-linucb": (400, 40)}[name]
@@ -128,7 +128,7 @@ def _large(name: str) -> list[Figure]:
 
 
 def large(name: str) -> tuple[float, float, float, float]:
-    """Seconds a round, ours and plain NumPy's; peak memory in MB; regret."""
+    """Seconds per round, ours and plain NumPy's; peak memory in MB; regret."""
     problem = rr.synthetic(items=LARGE["items"], dim=LARGE["dim"], seed=0)
     model = rr.clicks.make("position", problem.attraction, LARGE["positions"])
     options = {"delta": LARGE["rounds"] ** -0.5} if name == "toprank" else {}

@@ -1,8 +1,8 @@
-"""Does a service stay as it is while old events leave its log: size of the store, memory, p99 of ``/rank``; and beside backups.
+"""A service whose old events leave its log: size of the store, memory, p99 of ``/rank``; and throughput during backups.
 
-``python -m benchmarks.retention --slates 10000000 --retain 1000000`` runs another size and prints what was found on the way. A
-slate has two events. At the end all events, from the first one in the archive on, are folded into a new ranker, as if there had
-been no retention, and compared with the snapshots of the server, byte by byte.
+``python -m benchmarks.retention --slates 10000000 --retain 1000000`` runs another size and prints intermediate results. A
+slate has two events. At the end all events, from the first one in the archive on, are folded into a new ranker, as without
+retention, and compared with the snapshots of the server, byte by byte.
 """
 
 from __future__ import annotations
@@ -43,13 +43,13 @@ from recurrank.serving.verify import verify
 SLATES, RETAIN = 100_000, 20_000
 CONNECTIONS, TENTHS = 16, 10
 WINDOW = 5
-"""Seconds: a slate's id is kept as long as its window lasts."""
+"""Window of a slate in seconds; its id is kept as long."""
 LOOK = 0.5
-"""Seconds between two looks at sizes."""
+"""Seconds between two measurements of sizes."""
 
 
 class Sizes(NamedTuple):
-    """MB of the store, its WAL and the archive, of the memory of server and worker; events that are not archived."""
+    """MB of the store, its WAL and the archive, of the memory of server and worker; number of events not archived."""
 
     file: float
     wal: float
@@ -96,9 +96,9 @@ def _memory(process: int) -> float:
 
 
 def _seconds(process: int) -> float:
-    """Of processor time, those of its processes that have ended included."""
+    """Seconds of processor time, including those of its child processes that have ended."""
     fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
-    return sum(int(one) for one in fields[11:15]) / os.sysconf("SC_CLK_TCK")
+    return sum(int(field) for field in fields[11:15]) / os.sysconf("SC_CLK_TCK")
 
 
 def _megabytes(path: Path) -> float:
@@ -108,7 +108,7 @@ def _megabytes(path: Path) -> float:
 
 
 class Watch:
-    """Looks at sizes in a thread; :meth:`largest` since it was last asked."""
+    """Measures sizes in a thread; :meth:`largest` gives those since its last call."""
 
     def __init__(self, folder: str, process: int) -> None:
         self._folder, self._process = Path(folder), process
@@ -119,7 +119,7 @@ class Watch:
         self._thread.start()
 
     def _look(self) -> Sizes:
-        parts = glob.glob("archive/**/*.parquet", root_dir=self._folder, recursive=True)  # some folders there come and go
+        parts = glob.glob("archive/**/*.parquet", root_dir=self._folder, recursive=True)  # some folders come and go
         archive = sum(_megabytes(self._folder / part) for part in parts)
         worker = sum(map(_memory, _workers(self._process)))
         events = self._store.head().seq - self._store.floor().seq
@@ -173,7 +173,7 @@ def bounded(slates: int = SLATES, retain: int = RETAIN) -> list[Figure]:
             finally:
                 watch.close()
             served = time.perf_counter() - began
-            time.sleep(WINDOW + 10)  # what is old goes
+            time.sleep(WINDOW + 10)  # old events leave the log
             took = _seconds(process)
         began = time.perf_counter()
         address = f"sqlite:///{folder}/log.db"
@@ -183,14 +183,14 @@ def bounded(slates: int = SLATES, retain: int = RETAIN) -> list[Figure]:
             sound, folded = pool.submit(_verified, address), pool.submit(_folded, address)
             faults, (compared, wrong) = sound.result(), folded.result()
     checked = time.perf_counter() - began
-    first, half, last = (parts[place].sizes for place in (0, TENTHS // 2, -1))
+    first, half, last = (parts[tenth].sizes for tenth in (0, TENTHS // 2, -1))
     p99 = [1000 * part.p99 for part in parts]
     kept = f"{events:,} events, {floor:,} archived, {left:,} in the log after {WINDOW + 10} s of rest; asked {retain:,}"
     spent = (
         f"{served:,.0f} s for the slates, {checked:,.0f} s to verify and fold all; processor time of the server {took:,.0f} s"
     )
-    store_size = ", ".join(f"{when} {one.file:.0f} MB and a WAL of {one.wal:.0f}" for when, one in _named(first, half, last))
-    memory = ", ".join(f"{when} {one.memory:.0f} MB" for when, one in _named(first, half, last))
+    store_size = ", ".join(f"{when} {size.file:.0f} MB and a WAL of {size.wal:.0f}" for when, size in _named(first, half, last))
+    memory = ", ".join(f"{when} {size.memory:.0f} MB" for when, size in _named(first, half, last))
     return [
         at_most("p99 of /rank, last tenth over first", p99[-1] / p99[0], 1.1, "times", f"{p99[0]:.1f} and {p99[-1]:.1f} ms"),
         at_most(
@@ -215,20 +215,20 @@ def _named(*sizes: Sizes) -> Iterator[tuple[str, Sizes]]:
 
 
 def _verified(address: str) -> list[str]:
-    """What is wrong with the log and its archive."""
+    """Faults of the log and its archive."""
     with closing(open_store(address, read_only=True)) as store:
         return verify(store).faults
 
 
 def _folded(address: str) -> tuple[int, list[str]]:
-    """How many snapshots were compared with a fold of all events, as if none had ever left the log, and which differ."""
+    """The number of snapshots compared with a fold of all events, and the differences."""
     with closing(open_store(address, read_only=True)) as store:
-        findings = [replay(store, one) for one in store.rankers()]
-    return sum(one.snapshots for one in findings), [fault for one in findings for fault in one.faults]
+        findings = [replay(store, stored) for stored in store.rankers()]
+    return sum(finding.snapshots for finding in findings), [fault for finding in findings for fault in finding.faults]
 
 
 def cost(events: int = 100_000) -> list[Figure]:
-    """Processor time that retention takes per event: to verify, archive, list and remove it. A slate has two events."""
+    """Processor time of retention per event: to verify, archive, list and remove it. A slate has two events."""
     rng = np.random.default_rng(0)
     with tempfile.TemporaryDirectory() as folder:
         address = f"sqlite:///{folder}/log.db"
@@ -258,7 +258,7 @@ def cost(events: int = 100_000) -> list[Figure]:
 
 
 def backups(seconds: float = 10.0) -> list[Figure]:
-    """Throughput of ``/rank`` while the store is copied again and again, over that without."""
+    """Throughput of ``/rank`` while the store is copied repeatedly, over that without."""
     rates: dict[bool, list[float]] = {False: [], True: []}
     with tempfile.TemporaryDirectory() as folder:
         address, copies = f"sqlite:///{folder}/log.db", 0
@@ -285,7 +285,7 @@ def backups(seconds: float = 10.0) -> list[Figure]:
                 copying.join()
         restore(Path(folder, f"copy{copies - 1}.db"), f"sqlite:///{folder}/again.db")
         store = open_store(f"sqlite:///{folder}/again.db")
-        faults = verify(store).faults + [fault for one in store.rankers() for fault in replay(store, one).faults]
+        faults = verify(store).faults + [fault for stored in store.rankers() for fault in replay(store, stored).faults]
         store.close()
     share = 100 * sum(rates[True]) / sum(rates[False])
     detail = f"{sum(rates[False]) / 2:,.0f}/s without, {copies} copies; faults of the last one, restored: {len(faults)}"

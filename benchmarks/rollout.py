@@ -1,12 +1,12 @@
 """Interleaving against A/B at equal power: sessions until the better of two rankers is found, for five pairs of rankers.
 
-Each ranker has learned for a number of rounds; its order is what it shows then. Sessions are those within which 80 % of
+Each ranker has learned for a number of rounds; its order is the slate it shows then. Sessions are those within which 80 % of
 experiments have ended with the right verdict at alpha = 5 %, counted in the same way for both; both tests hold at all times.
-A/B has the better of two tests (``benchmarks/interleaving.py``), and each arm gets half of the slates, which is best for it.
+A/B uses the better of two tests (``benchmarks/interleaving.py``), and each arm gets half of the slates, which is best for it.
 
-What bounds the ratio: a test of a mean ``m`` of variance ``v`` needs about ``2 log(1 / alpha) v / m^2`` sessions, whichever it
-is. For two arms that is ``(2 v_1 + 2 v_2) / gap^2``; for interleaving, credits may weigh positions (Yue et al., SIGIR 2010),
-and the best weights have ``m^2 / v = mu' Sigma^-1 mu`` of the credits by position. The detail has the ratio for those weights.
+A bound for the ratio: any test of a mean ``m`` of variance ``v`` needs about ``2 log(1 / alpha) v / m^2`` sessions. For
+two arms that is ``(2 v_1 + 2 v_2) / gap^2``; for interleaving, credits may weigh positions (Yue et al., SIGIR 2010), and the
+best weights have ``m^2 / v = mu' Sigma^-1 mu`` of the credits by position. The detail has the ratio for those weights.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from recurrank.rollout.interleaving import BETS, rounds_of
 
 ITEMS, DIM, POSITIONS, RUNS, SCALE = 50, 5, 5, 20, 0.4
 MOST, CHUNK = 50_000, 1_000
-"""Sessions of an interleaving at most, and at a time."""
+"""Sessions of an interleaving: at most, and at a time."""
 COINS = list(itertools.product((0, 1), repeat=rounds_of(POSITIONS)))
 USERS = ("cascade", "position-based")
 SAMPLE = 6_000
-"""Sessions that the bound is estimated from."""
+"""Sessions for estimating the bound."""
 PAIRS = [
     (("balanced", 30_000), ("balanced", 300)),
     (("recurrank", 30_000), ("random", 1)),
@@ -61,9 +61,9 @@ def bound_of(model: ClickModel, orders: list[Any], draw: Any) -> float:
     """Sessions of interleaving with the best weights of positions over those of two arms, by signal and noise alone."""
     expected = [model.expected(order) for order in orders]
     if isinstance(model, rr.clicks.Cascade):
-        noise = [float(one.sum() * (1 - one.sum())) for one in expected]
+        noise = [float(clicks.sum() * (1 - clicks.sum())) for clicks in expected]
     else:
-        noise = [float((one * (1 - one)).sum()) for one in expected]
+        noise = [float((clicks * (1 - clicks)).sum()) for clicks in expected]
     of_arms = float(expected[0].sum() - expected[1].sum()) ** 2 / (2 * sum(noise))
     differences, _ = _sessions(model, orders, draw, SAMPLE, np.random.default_rng(9))
     mean, spread = differences.mean(axis=0), np.cov(differences.T) + 1e-9 * np.eye(POSITIONS)
@@ -71,9 +71,9 @@ def bound_of(model: ClickModel, orders: list[Any], draw: Any) -> float:
 
 
 def _sessions(model: ClickModel, orders: list[Any], draw: Any, count: int, rng: np.random.Generator) -> tuple[Any, int]:
-    """Differences of clicks by position of so many sessions, and the largest difference that there can be."""
+    """Differences of clicks by position of ``count`` sessions, and the largest possible difference."""
     first, second = _full(orders)
-    if draw is team_draft:  # every way the coins may fall, drawn from with equal chances
+    if draw is team_draft:  # all outcomes of the coins, drawn with equal probability
         every = [team_draft(first, second, POSITIONS, Given(coins)) for coins in COINS]
         lists = [every[n] for n in rng.integers(len(every), size=count)]
     else:
@@ -83,12 +83,12 @@ def _sessions(model: ClickModel, orders: list[Any], draw: Any, count: int, rng: 
 
 
 def _full(orders: list[Any]) -> Any:
-    """Both orders, each followed by what only the other one shows."""
+    """Both orders, each followed by the items that only the other one shows."""
     return (np.append(a, [item for item in b if item not in a]).astype(np.int64) for a, b in (orders, orders[::-1]))
 
 
 def _orders(users: str, *rankers: tuple[str, int]) -> tuple[ClickModel, list[Any]]:
-    """What the rankers show after their rounds, the better one first; then the items that only the other one shows."""
+    """The slates of the rankers after their rounds, the better one first."""
     problem = rr.synthetic(items=ITEMS, dim=DIM, seed=2)
     attraction = SCALE * problem.attraction
     model: ClickModel = rr.clicks.Cascade(attraction)
@@ -118,7 +118,7 @@ def _interleaved(model: ClickModel, orders: list[Any], draw: Any) -> float:
 
 
 def _one_interleaving(model: ClickModel, orders: list[Any], draw: Any, rng: np.random.Generator) -> float:
-    """Sessions until ``Preference``, looked at after each of them, prefers the first order."""
+    """Sessions until ``Preference``, checked after each of them, prefers the first order."""
     capital = np.zeros(len(BETS))
     for done in range(0, MOST, CHUNK):
         differences, most = _sessions(model, orders, draw, CHUNK, rng)

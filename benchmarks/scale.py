@@ -1,6 +1,6 @@
-"""Catalogues of millions on one machine: each part's cost against a plain pass over the same map, and how it grows.
+"""Catalogues of millions on one machine: each part's cost against a plain pass over the same map, and its growth.
 
-Writes the curves to docs/img/scale.png and docs/scale.json. It needs 6 GB on disk and takes some five minutes.
+Writes the curves to docs/img/scale.png and docs/scale.json. It needs 6 GB on disk and takes about five minutes.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ print(peak[0] - before)
 
 
 def make_map(path: Path, items: int, dim: int) -> np.ndarray[Any, Any]:
-    """Items of length 1 in random directions, the hardest of the common kinds: no few rows stand out."""
+    """Items of length 1 in random directions, the hardest common case: no few rows stand out."""
     features = np.lib.format.open_memmap(path, mode="w+", dtype=np.float32, shape=(items, dim))
     rng = np.random.default_rng(0)
     for start in range(0, items, 100_000):
@@ -65,7 +65,7 @@ def first_block(features: Any, positions: int = POSITIONS) -> rr.RecurRank:
 
 
 def end_of_block(ranker: rr.RecurRank) -> Callable[[], object]:
-    """Estimate, order, eliminate and cut, of a first block with made-up clicks."""
+    """A function that ends a first block with made-up clicks: estimate, order, eliminate and cut."""
     block = ranker.blocks[0]
     clicks = np.random.default_rng(0).binomial(block.visits, 0.3)
     return lambda: ranker._judge(block, clicks)
@@ -107,7 +107,7 @@ def parquet(features: np.ndarray[Any, Any], path: Path, listed: bool) -> tuple[f
     writer = None
     for start in range(0, len(features), 500_000):
         rows = np.ascontiguousarray(features[start : start + 500_000])
-        ids = pa.array([f"item-{place}" for place in range(start, start + len(rows))])
+        ids = pa.array([f"item-{row}" for row in range(start, start + len(rows))])
         lists = pa.FixedSizeListArray.from_arrays(pa.array(rows.reshape(-1)), rows.shape[1]).cast(pa.list_(pa.float32()))
         columns = {"embedding": lists} if listed else {f"f{j}": rows[:, j] for j in range(rows.shape[1])}
         table = pa.table({"id": ids, **columns})
@@ -129,7 +129,7 @@ def parquet(features: np.ndarray[Any, Any], path: Path, listed: bool) -> tuple[f
 def run() -> list[Figure]:
     with tempfile.TemporaryDirectory() as folder:
         features = make_map(Path(folder) / "features.npy", ITEMS, DIM)
-        rr.Catalogue(features)  # compiled, and the map warm
+        rr.Catalogue(features)  # compiles, and warms up the map
         figures = _block(features, Path(folder)) + _rounds(features) + _files(features, Path(folder))
         curves(features, Path(folder))
     return figures
@@ -161,8 +161,8 @@ def _block(features: np.ndarray[Any, Any], folder: Path) -> list[Figure]:
 
 def _rounds(features: np.ndarray[Any, Any]) -> list[Figure]:
     small, large = (_fourth_phase(features[:items]) for items in (10_000, ITEMS))
-    rounds = [(_stretch(small), _stretch(large)) for _ in range(8)]  # by turns, so that both meet the same machine
-    few, many = min(one for one, _ in rounds), min(other for _, other in rounds)
+    rounds = [(_stretch(small), _stretch(large)) for _ in range(8)]  # by turns, under the same load of the machine
+    few, many = min(short for short, _ in rounds), min(long for _, long in rounds)
     _, deciding, ranker = play(features, ROUNDS)
     saving = seconds(ranker.save, repeat=1)
     blob = ranker.save()
@@ -185,7 +185,7 @@ def _fourth_phase(features: np.ndarray[Any, Any]) -> Simulation:
 
 
 def _stretch(simulation: Simulation) -> float:
-    """Nanoseconds a round."""
+    """Nanoseconds per round."""
     before, began = simulation.round, time.perf_counter()
     simulation.advance(before + 8000)
     return (time.perf_counter() - began) / (simulation.round - before) * 1e9
@@ -201,7 +201,7 @@ def _files(features: np.ndarray[Any, Any], folder: Path) -> list[Figure]:
 
 
 def curves(features: np.ndarray[Any, Any], folder: Path) -> None:
-    """How the parts' costs grow, as numbers and as a picture."""
+    """The growth of each part's cost, as numbers and as a figure."""
     found: dict[str, dict[str, dict[str, float]]] = {"L": {}, "d": {}, "K": {}, "T": {}}
     for items in (10_000, 100_000, 1_000_000, ITEMS):
         found["L"][str(items)] = _costs(features[:items])

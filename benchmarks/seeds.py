@@ -1,7 +1,7 @@
 """Equal seeds for a ranker and its users against different ones: the regret must be the same, for every ranker.
 
-The ratio of the two is geometric, over paired runs on the same problems. It lies within noise of 1 when the
-interval that covers all rankers at once with 95 % (Student's t, Bonferroni) contains it.
+The ratio of the two is a geometric mean over paired runs on the same problems. It is 1 within noise if the interval
+that covers all rankers at once with 95 % (Student's t, Bonferroni) contains 1.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ ITEMS, DIM, POSITIONS, ROUNDS, PROBLEMS = 1000, 5, 10, 100_000, 8
 
 
 def run() -> list[Figure]:
-    names = [name for name in rr.rankers.names() if name != "oracle"]  # which loses nothing
+    names = [name for name in rr.rankers.names() if name != "oracle"]  # it loses nothing
     return [_one(name, 0.05 / len(names)) for name in names]
 
 

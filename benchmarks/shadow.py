@@ -1,13 +1,13 @@
-"""Shadow mode in 13 environments: what rankers learn from a baseline's own slates, and what that is worth after a release.
+"""Shadow mode in 13 environments: the benefit, after a release, of learning from a baseline's own slates.
 
 Each ranker is made in a real service (a log, a learner) in shadow mode and gets 2,000 slates of a baseline with their clicks.
 The baseline shows the best items by attractions that it knows up to a factor between 1/2 and 2, always in the same order. Then
 the ranker is released: its regret over the next 20,000 rounds is compared with a cold start's, with the same users.
 
-A certificate is what a ranker with blocks of positions rests on: a block of m positions has the items that belong there. It is
-wrong if the best m of the block's items are not as good as the best order's items at these positions. It is looked at after the
-shadow and at the end. Rankers without blocks certify nothing. Rankers that do not learn from other orders must be as they were
-made, byte by byte: then their regret is a cold start's, and one run per environment is enough.
+A ranker with blocks of positions certifies that a block of m positions has the items that belong there. The certificate is
+wrong if the best m of the block's items are not as good as the best order's items at these positions. It is checked after the
+shadow and at the end. Rankers without blocks certify nothing. Rankers that do not learn from other orders must be unchanged,
+byte by byte: then their regret is a cold start's, and one run per environment is enough.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from recurrank.serving.store.records import Report, Serve
 
 SHADOW, RELEASED, RUNS, TOGETHER = 2_000, 20_000, 20, 250
 SLOW = ("pb-mhb", "unirank")
-"""Take minutes to hours where there are 10,000 items: run them by name."""
+"""Rankers that take minutes to hours with 10,000 items; they run only by name."""
 
 
 class Outcome(NamedTuple):
@@ -90,13 +90,13 @@ def outcome(name: str, called: str, environment: Any, run: int) -> Outcome:
         ranker.served = 0
         if ranker.save() != cold.save():
             raise RuntimeError(f"{name}: a shadow has changed what it knows")
-        cold = ranker  # the same state has the same regret
-    regrets = [rr.simulate(one, model, rounds=RELEASED, seed=run).regret[-1] for one in dict.fromkeys((ranker, cold))]
+        cold = ranker  # equal states have equal regret
+    regrets = [rr.simulate(learner, model, rounds=RELEASED, seed=run).regret[-1] for learner in dict.fromkeys((ranker, cold))]
     return Outcome(regrets[0], regrets[-1], wrong + _wrong(ranker, model))
 
 
 def _shadowed(spec: RankerSpec, catalogue: Catalogue, model: Any, rng: np.random.Generator) -> Any:
-    """The ranker after a shadow, as the service's learner has it."""
+    """The service's ranker after a shadow."""
     guess = model.attraction * 2.0 ** rng.uniform(-1, 1, len(model.attraction))
     order = np.ascontiguousarray(np.argsort(-guess)[: spec.positions])
     asked = Asked(baseline=[str(item) for item in order])

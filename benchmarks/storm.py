@@ -1,6 +1,6 @@
-"""Requests at a steady rate, whatever becomes of them: ``python -m benchmarks.storm PORT PATH CONNECTIONS RATE SECONDS``.
+"""Requests at a steady rate, regardless of their answers: ``python -m benchmarks.storm PORT PATH CONNECTIONS RATE SECONDS``.
 
-Each connection sends a POST when it is due and its last one is answered. Prints as JSON, by status: how many, and the median
+Each connection sends a POST when it is due, if its last one is answered. Prints as JSON, by status: how many, and the median
 and 99th percentile of the seconds until the answer.
 """
 
@@ -27,7 +27,7 @@ class Sender(asyncio.Protocol):
             self.transport.write(self.request)  # type: ignore[attr-defined]
 
     def data_received(self, data: bytes) -> None:
-        """Answers are small: their beginning is all of them but for the body of a slow one."""
+        """Answers are small: the first data is the whole answer, or all but the body of a slow one."""
         if self.waiting and data.startswith(b"HTTP/1.1 "):
             self.waiting = False
             self.times.setdefault(data[9:12].decode(), []).append(time.perf_counter() - self.began)
@@ -47,11 +47,11 @@ async def main(port: int, path: str, connections: int, rate: float, seconds: flo
             senders[sent % connections].send()
             sent += 1
         await asyncio.sleep(0.001)
-    found = {}
+    results = {}
     for status, took in times.items():
         took.sort()
-        found[status] = {"number": len(took), "p50": took[len(took) // 2], "p99": took[int(len(took) * 0.99)]}
-    print(json.dumps({"seconds": seconds, "statuses": found, "lost": sum(sender.lost for sender in senders)}))
+        results[status] = {"number": len(took), "p50": took[len(took) // 2], "p99": took[int(len(took) * 0.99)]}
+    print(json.dumps({"seconds": seconds, "statuses": results, "lost": sum(sender.lost for sender in senders)}))
 
 
 if __name__ == "__main__":

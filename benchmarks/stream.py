@@ -1,7 +1,7 @@
-"""Visitors of a ranker without end: ``python -m benchmarks.stream PORT CONNECTIONS SLATES PARTS``.
+"""An endless stream of visitors of a ranker: ``python -m benchmarks.stream PORT CONNECTIONS SLATES PARTS``.
 
 Every connection asks for slates one after the other and reports on ten at a time. A line of JSON after each part
-of the slates says how long ``/rank`` took in it. Nothing is kept but counts, so that it can run for hours.
+of the slates has its times of ``/rank``. Only counts are kept, so that it can run for hours.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ TOGETHER = 10
 """Slates reported on in one request."""
 
 BINS, FINEST = 4_000, 1e-5
-"""Times are counted in bins that grow by half a percent, from so many seconds on: what a percentile is exact to."""
+"""Bins of times, each half a percent longer than the last, and the seconds of the first: the precision of percentiles."""
 
 
 class Times:
@@ -35,7 +35,7 @@ class Times:
 
 
 class Stream:
-    """What all connections share."""
+    """The state that all connections share."""
 
     def __init__(self, slates: int, parts: int) -> None:
         self.left, self.each, self.done = slates, slates // parts, 0
@@ -43,7 +43,7 @@ class Stream:
         self.refused = 0
 
     def next(self) -> str | None:
-        """The id of a slate, or that there are no more."""
+        """The id of the next slate; None after the last."""
         if self.left == 0:
             return None
         self.left -= 1
@@ -55,8 +55,8 @@ class Stream:
         self.done += 1
         if self.done % self.each == 0:
             elapsed = time.perf_counter() - self.began
-            found = {"p50": self.times.quantile(0.5), "p99": self.times.quantile(0.99), "a_second": self.each / elapsed}
-            print(json.dumps({**found, "refused": self.refused}), flush=True)
+            figures = {"p50": self.times.quantile(0.5), "p99": self.times.quantile(0.99), "a_second": self.each / elapsed}
+            print(json.dumps({**figures, "refused": self.refused}), flush=True)
             self.times, self.began, self.refused = Times(), time.perf_counter(), 0
 
 
@@ -79,7 +79,7 @@ class Visitor(asyncio.Protocol):
             self.shown.append(slate)
             path, body = "/v1/rankers/films/rank", json.dumps({"slate": slate})
         elif self.shown:
-            path, body = "/v1/feedback", json.dumps([{"slate": one, "clicks": [1]} for one in self.shown])
+            path, body = "/v1/feedback", json.dumps([{"slate": slate, "clicks": [1]} for slate in self.shown])
             self.shown = []
         else:
             self.transport.close()
@@ -107,11 +107,11 @@ class Visitor(asyncio.Protocol):
 
 async def main(port: int, connections: int, slates: int, parts: int) -> None:
     loop, stream = asyncio.get_running_loop(), Stream(slates, parts)
-    made = [(await loop.create_connection(lambda: Visitor(stream), "127.0.0.1", port))[1] for _ in range(connections)]
-    lost = [error for error in await asyncio.gather(*(visitor.ended for visitor in made)) if error is not None]
+    visitors = [(await loop.create_connection(lambda: Visitor(stream), "127.0.0.1", port))[1] for _ in range(connections)]
+    lost = [error for error in await asyncio.gather(*(visitor.ended for visitor in visitors)) if error is not None]
     if lost:
         raise SystemExit(f"{len(lost)} connections were lost: {lost[0]}")
 
 
 if __name__ == "__main__":
-    asyncio.run(main(*(int(one) for one in sys.argv[1:5])))
+    asyncio.run(main(*(int(argument) for argument in sys.argv[1:5])))

@@ -16,7 +16,7 @@ GROUP = 50
 
 
 class Habits(NamedTuple):
-    """What becomes of reports. A delay is in slates: a report is sent when so many more have been served."""
+    """How reports are lost, repeated and delayed; ``delay`` is the number of slates served before a report is sent."""
 
     lost: float = 0.0
     repeated: float = 0.0
@@ -47,13 +47,13 @@ async def post(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, path:
 async def visit(
     port: int, ranker: str, model: ClickModel, slates: int, habits: Habits, seed: int, connections: int = 16
 ) -> Outcome:
-    """So many slates. Items must be called by their places."""
+    """Show this many slates. The ids of items must be their indices."""
     rng = np.random.default_rng(seed)
     seen: list[list[int]] = []
     lost: list[bool] = []
     statuses: dict[str, int] = {}
-    waiting: list[tuple[int, int, bytes]] = []  # when it is due, a number, the report
-    asked = 0
+    waiting: list[tuple[int, int, bytes]] = []  # the slate when it is due, a tie-break, the report
+    requested = 0
 
     async def report(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, all_of_them: bool) -> None:
         due = [heapq.heappop(waiting)[2] for _ in range(min(GROUP, len(waiting))) if all_of_them or waiting[0][0] <= len(seen)]
@@ -62,10 +62,10 @@ async def visit(
                 statuses[answer["status"]] = statuses.get(answer["status"], 0) + 1
 
     async def one_connection() -> None:
-        nonlocal asked
+        nonlocal requested
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
-        while asked < slates:
-            asked += 1
+        while requested < slates:
+            requested += 1
             answer = await post(reader, writer, f"/v1/rankers/{ranker}/rank", b"{}")
             items = [int(item) for item in answer["items"]]
             number = len(seen)
@@ -73,9 +73,9 @@ async def visit(
             lost.append(bool(rng.random() < habits.lost))
             if not lost[-1]:
                 clicks = np.flatnonzero(model.sample(items, rng)).tolist()
-                told = json.dumps({"slate": answer["slate"], "clicks": clicks}).encode()
+                sent = json.dumps({"slate": answer["slate"], "clicks": clicks}).encode()
                 for _ in range(2 if rng.random() < habits.repeated else 1):
-                    heapq.heappush(waiting, (number + int(rng.integers(0, habits.delay + 1)), len(told) + number, told))
+                    heapq.heappush(waiting, (number + int(rng.integers(0, habits.delay + 1)), len(sent) + number, sent))
             if len(waiting) >= GROUP and waiting[GROUP // 2][0] <= len(seen):
                 await report(reader, writer, all_of_them=False)
         while waiting:

@@ -1,6 +1,6 @@
-"""Pages that are open, as far as the server can tell: ``python -m benchmarks.viewers PORT RANKER COUNT`` follows a ranker's
-events with COUNT connections until its standard input ends; then it prints, as JSON, how many slates had been learned from
-in every event that came, to whom, and when.
+"""Connections that the server takes for open pages: ``python -m benchmarks.viewers PORT RANKER COUNT`` follows a ranker's
+events with COUNT connections until its standard input ends; then it prints, as JSON, the connection, the number of
+slates learned from and the time of each event.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""A warm start from a whole fit: ``python -m benchmarks.warm_start [RUNS]``.
+"""A warm start from a fit: ``python -m benchmarks.warm_start [RUNS]``.
 
-10^5 sessions logged by a middling order (attractions with noise of twice their spread), position-based users, a fit of the
-position-based model, its prior; regret of the first 10^4 rounds of Balanced with it over that without. Then a prior that is
-wrong, with all attractions reversed: regret of 10^6 rounds with it over that without.
+10^5 sessions logged with a mediocre order (attractions with noise of twice their spread), position-based users, a fit of the
+position-based model, its prior; regret of the first 10^4 rounds of Balanced with the prior over that without. Then a
+wrong prior, with all attractions reversed: regret of 10^6 rounds with it over that without.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ ITEMS, DIM, POSITIONS, SESSIONS, ROUNDS, LONG = 1_000, 5, 10, 100_000, 10_000, 1
 
 
 def logged(problem: rr.Problem, seed: int) -> Sessions:
-    """Pages of a middling order: each session orders the items by attraction with noise."""
+    """Pages of a mediocre order: each session orders the items by attraction with noise."""
     rng = np.random.default_rng(seed)
     spread = problem.attraction.std()
     items = np.empty((SESSIONS, POSITIONS), np.int32)

@@ -1,6 +1,6 @@
 """recurrank: learn the best ranking of a large catalogue from clicks, without trusting one click model.
 
-The public names; everything is loaded when it is first used, so that ``import recurrank`` costs nothing.
+The public names. Each is loaded when it is first used, so that ``import recurrank`` is fast.
 """
 
 from __future__ import annotations

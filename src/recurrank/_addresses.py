@@ -1,7 +1,7 @@
 """Compiled functions that loops call by their address, so that a loop is compiled once, whatever it calls.
 
-Such a function takes one argument, a pointer to a tuple of all that it works on. The tuple is written once, from Python, as
-numba lays tuples out in memory (:class:`Packed`): arrays as their data, shape and strides, numbers as themselves.
+Such a function takes one argument, a pointer to a tuple of all its arguments. Python writes the tuple once, in numba's memory
+layout for tuples (:class:`Packed`): an array as its data pointer, shape and strides, a number by its value.
 """
 
 from __future__ import annotations
@@ -23,32 +23,32 @@ _RESULT, _POINTER = _types.int64, _types.voidptr
 
 
 class Call(NamedTuple):
-    """A compiled function and what it works on, as compiled code takes them."""
+    """The addresses of a compiled function and of its packed arguments."""
 
     function: int
     arguments: int
 
 
 class Packed:
-    """Arguments where compiled functions that are called by their address find them; it keeps alive what they refer to.
+    """Arguments in memory for functions that are called by their address; it keeps the objects they refer to alive.
 
-    Raises TypeError where these are not arrays, numbers of 64 bits, generators and tuples of them.
+    Raises TypeError for anything but arrays, 64-bit numbers, generators and tuples of them.
     """
 
     def __init__(self, arguments: tuple[Any, ...]) -> None:
         words: list[int] = []
         form = _write(arguments, words)
         self._block, self._arguments = np.array(words, np.uint64), arguments
-        self._known = _addresses_by_form.setdefault(form, {})
+        self._compiled = _addresses_by_form.setdefault(form, {})
 
     def call(self, function: Any) -> Call:
-        """A call of this function, compiled if it is not yet."""
-        address = self._known.get(function)
+        """A call of this function, which is compiled on first use."""
+        address = self._compiled.get(function)
         if address is None:
             signature = (_types.CPointer(_typeof(self._arguments)),)
             function.compile(signature)
-            made = function.overloads[signature]
-            address = self._known[function] = made.library.get_pointer_to_function(made.fndesc.llvm_func_name)
+            result = function.overloads[signature]
+            address = self._compiled[function] = result.library.get_pointer_to_function(result.fndesc.llvm_func_name)
         return Call(address, self._block.ctypes.data)
 
 
@@ -57,8 +57,8 @@ _addresses_by_form: dict[Any, dict[Any, int]] = {}
 
 
 def _write(value: Any, words: list[int]) -> Any:
-    """Append a value in numba's memory layout, in 64-bit words; returns what its numba type depends on."""
-    if isinstance(value, np.ndarray):  # memory manager and owner: none; then what it is
+    """Append a value in numba's memory layout, as 64-bit words; return what determines its numba type."""
+    if isinstance(value, np.ndarray):  # no memory manager and no owner, then the array itself
         words += (0, 0, value.size, value.itemsize, value.ctypes.data, *value.shape)
         words += [stride % 2**64 for stride in value.strides]
         return value.dtype, value.ndim, value.flags.num
@@ -79,7 +79,7 @@ def _address(function: Any) -> int:
 
 
 def call(function: Any) -> int:
-    """Call a function: from compiled code a :class:`Call`, by its address; from Python one without parameters."""
+    """Call a function: in compiled code a :class:`Call`, by its address; in Python a function without parameters."""
     return int(function())
 
 

@@ -1,4 +1,4 @@
-"""Array types, and the checks that turn bad arrays into one clear line."""
+"""Array types, and checks that reject bad arrays with a message of one line."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _NUMBERS = (int, float, np.integer, np.floating)
 
 
 def as_array(name: str, values: ArrayLike) -> Floats:
-    """A float64 array of whatever shape; ValueError with the field's name for anything ragged or not numeric."""
+    """A float64 array of any shape; ValueError with the field's name for anything ragged or not numeric."""
     _refuse_masked(name, values)
     try:
         return np.array(values, dtype=np.float64)
@@ -27,7 +27,7 @@ def as_array(name: str, values: ArrayLike) -> Floats:
 
 
 def as_number(name: str, value: object) -> float:
-    """A number; NaN and infinities are left to the caller's own limits."""
+    """A number; the caller checks for NaN and infinities."""
     if isinstance(value, bool) or not isinstance(value, _NUMBERS):
         raise ValueError(f"{name}: {value!r} is not a number")
     try:
@@ -42,10 +42,10 @@ def _refuse_masked(name: str, values: ArrayLike) -> None:
 
 
 def as_features(features: ArrayLike) -> Features:
-    """A two-dimensional array of floats, float32 and float64 (memory maps too) left where they are.
+    """A two-dimensional array of floats; float32 and float64 arrays (memory maps too) are not copied.
 
-    Raises ValueError for anything ragged, empty, not numeric or not of two dimensions. Whether the
-    numbers are finite is seen by the first pass over them, not here.
+    Raises ValueError for anything ragged, empty, not numeric or not two-dimensional. The first pass over the
+    numbers, not this function, checks that they are finite.
     """
     _refuse_masked("features", features)
     try:
@@ -68,17 +68,17 @@ def as_features(features: ArrayLike) -> Features:
 
 
 def _numbers_of(array: NDArray[np.object_], given: Any) -> Floats:
-    """Python's objects as numbers; ValueError names what holds none: what was given, or a column of it."""
+    """Python objects as numbers; ValueError names the type, or the row and column, that is not numeric."""
     if array.ndim != 2:
         wanted = "give its toarray()" if hasattr(given, "toarray") else "give an array or a list with one row per item"
         raise ValueError(f"features: {type(given).__name__} is not a matrix of numbers; {wanted}")
-    found = np.empty(array.shape)
+    numbers = np.empty(array.shape)
     for column, name in enumerate(getattr(given, "columns", range(array.shape[1]))):
         for row, value in enumerate(array[:, column]):
             if isinstance(value, str | bytes) or not hasattr(value, "__float__"):
                 raise ValueError(f"features: row {row}, column {name!r}: {value!r} is not a number; give numbers only")
-            found[row, column] = value
-    return found
+            numbers[row, column] = value
+    return numbers
 
 
 def as_probabilities(name: str, values: ArrayLike, *, shape: tuple[int, ...] | None = None) -> Floats:

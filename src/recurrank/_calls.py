@@ -1,4 +1,4 @@
-"""Calls of the service as data: what is sent, and how the answer is read. Both clients make them."""
+"""Requests to the service as data, and how their answers are read. Both clients use them."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ class ServedSlate(NamedTuple):
     version: int
     propensity: list[float | None] | None = None
     joint: float | None = None
-    arm: str = ""  # in an experiment, whose order it is
-    would_show: list[str] | None = None  # in shadow mode, by the ranker
+    arm: str = ""  # in an experiment, the arm whose order is shown
+    would_show: list[str] | None = None  # in shadow mode, the ranker's slate
 
 
 class Call(NamedTuple, Generic[T]):
@@ -84,7 +84,7 @@ def _plain(value: Any) -> Any:
 
 
 def _npy(features: Any) -> bytes:
-    """Rows of features as a .npy file; in single precision if they came so."""
+    """Rows of features as a .npy file; in single precision if they already are."""
     import numpy as np
 
     rows, sink = np.asarray(features), io.BytesIO()
@@ -102,7 +102,7 @@ def items(name: str, after: int, limit: int) -> Call[dict[str, Any]]:
 
 
 def set_rules(name: str, exclude: Iterable[str], pin: Mapping[int, str], explore: float) -> Call[dict[str, Any]]:
-    body = {"exclude": list(exclude), "pin": {str(place): item for place, item in pin.items()}, "explore": explore}
+    body = {"exclude": list(exclude), "pin": {str(position): item for position, item in pin.items()}, "explore": explore}
     return Call("PUT", f"/v1/rankers/{name}/rules", dict, body)
 
 

@@ -1,9 +1,9 @@
-"""How the package compiles: numba, nopython mode, kept on disk, and never stale.
+"""How the package compiles: with numba, in nopython mode, in a disk cache that is never stale.
 
-numba keeps a compiled function until the *file that defines it* changes. Ours call each other across files, and the compiled
-loops contain the functions of whichever ranker and click model they run, a user's own included. So here the disk cache is keyed
-by the code that contributes: the bytecode of the function, of all functions that it calls, wherever they stand, the constants
-they read, and the compiled functions of the classes that are registered for the states in the signature.
+numba keeps a compiled function until the *file that defines it* changes. Our functions call each other across files, and the
+compiled loops contain the functions of the ranker and click model that they run, including a user's own. So the key of this
+cache is all contributing code: the bytecode of the function and of all functions that it calls, in any file, the constants
+that they read, and the compiled functions of the classes that are registered for the states in the signature.
 """
 
 from __future__ import annotations
@@ -39,16 +39,16 @@ from recurrank._generators import register
 from recurrank._linking import PartCompiler, PartsCache, WholeCompiler
 from recurrank._sources import is_ours, is_users
 
-_IN_PLACE: Any = {"forceinline": True, "_nrt": False}
+_INLINED: Any = {"forceinline": True, "_nrt": False}
 _NO_WAY_IN: Any = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True, "pipeline_class": PartCompiler}
-_LOOP: Any = {**_IN_PLACE, "no_cfunc_wrapper": True, "pipeline_class": WholeCompiler}
-PART: Any = {**_IN_PLACE, **_NO_WAY_IN}
-"""numba's options for what is inlined into compiled code, and called from nowhere else."""
+_LOOP: Any = {**_INLINED, "no_cfunc_wrapper": True, "pipeline_class": WholeCompiler}
+PART: Any = {**_INLINED, **_NO_WAY_IN}
+"""numba's options for functions that are inlined into compiled code and never called from Python."""
 
 register()
 
 _FORM = "8"
-"""numba's options for what is cached on disk."""
+"""Version of the disk cache's format, part of every key."""
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -72,22 +72,22 @@ def hot(function: F) -> F:
 
 
 def rare(function: F) -> F:
-    """:func:`hot` for what is long or seldom called: a call of its own, so that the rest stays small."""
+    """:func:`hot` for long or seldom called functions: called instead of inlined, so that their callers stay small."""
     return _callable_part(function, {**PART, "forceinline": False})
 
 
 def loop(function: F) -> F:
-    """:func:`hot` for what only Python calls: the loops around all that is hot."""
+    """:func:`hot` for functions that only Python calls: the loops around all hot functions."""
     return _kept(function, _LOOP)
 
 
 def addressed(function: F) -> F:
-    """:func:`loop` for what compiled code calls by its address (``_addresses.py``)."""
+    """:func:`loop` for functions that compiled code calls by their address (``_addresses.py``)."""
     return _kept(function, {**_LOOP, "no_cpython_wrapper": True})
 
 
 def inner(function: F) -> F:
-    """:func:`hot` for what only compiled code calls."""
+    """:func:`hot` for functions that only compiled code calls."""
     return _kept(function, PART)
 
 
@@ -119,13 +119,13 @@ def interpreted(function: F) -> F:
 def contributes(state: type[Any], owner: type[Any]) -> None:
     """Compiled code that takes this state contains the compiled functions of ``owner``.
 
-    The class gets a name that no other one has: numba takes named tuples whose names and fields are equal for one type, and
-    would run the compiled functions of one owner for the other.
+    The class gets a unique name: numba treats named tuples with equal names and fields as one type, and would run the
+    compiled functions of one owner for the other.
     """
     _owners[state] = owner
     name = full = re.sub(r"\W", "_", f"{state.__module__}.{state.__qualname__}")
     number = 1
-    while _names.setdefault(name, state) is not state:  # defined anew, as in a notebook
+    while _names.setdefault(name, state) is not state:  # defined again, as in a notebook
         number += 1
         name = f"{full}_{number}"
     state.__name__ = name
@@ -159,7 +159,7 @@ class _Hot(_Dispatcher):  # type: ignore[misc]
 
     @functools.cached_property
     def way_in(self) -> Any:
-        """The same function for Python, which does nothing but call it."""
+        """A wrapper for Python that only calls the function."""
         function: Any = self.py_func
         code = function.__code__
         parameters = ", ".join(code.co_varnames[: code.co_argcount])
@@ -180,35 +180,35 @@ class _CodeCache(_FunctionCache):  # type: ignore[misc]
     def __init__(self, function: Callable[..., Any]) -> None:
         try:
             super().__init__(function)
-        except RuntimeError:  # neither the source's folder nor the home can be written
-            _cache_for_now()
+        except RuntimeError:  # neither the source's folder nor the home folder is writable
+            _use_temporary_cache()
             super().__init__(function)
         self._cache_file.__class__ = _KeyedFiles
 
     def _index_key(self, sig: Any, codegen: Any) -> tuple[str, str]:
         states = [kind for part in sig for kind in _states(part)]
-        made_of = [_named(interpreted(part)) for part in _cells(self._py_func) if _is_dispatcher(part)]  # by a factory
-        names = made_of + [_named(kind) for kind in states]
+        factory_parts = [_named(interpreted(part)) for part in _cells(self._py_func) if _is_dispatcher(part)]
+        names = factory_parts + [_named(kind) for kind in states]
         signature = repr((_FORM, numba_version, str(sig), names, codegen.magic_tuple()))
         return _digest([signature.encode()]), _digest(_code([self._py_func, *states]))
 
     def _load_overload(self, sig: Any, target_context: Any) -> Any:
-        """Load; classes of a script come back as copies of themselves, which no argument has."""
+        """Load; a script's classes are unpickled as copies, so the signature is replaced by the one asked for."""
         try:
-            found = super()._load_overload(sig, target_context)
-        except (ImportError, AttributeError, EOFError, pickle.UnpicklingError):  # torn, or of a version with other modules
+            result = super()._load_overload(sig, target_context)
+        except (ImportError, AttributeError, EOFError, pickle.UnpicklingError):  # truncated, or from another version
             return None
-        if found is None or tuple(found.signature.args) == tuple(sig):
-            return found
-        found.fndesc.argtypes = tuple(sig)
-        return found._replace(signature=found.signature.replace(args=tuple(sig)))
+        if result is None or tuple(result.signature.args) == tuple(sig):
+            return result
+        result.fndesc.argtypes = tuple(sig)
+        return result._replace(signature=result.signature.replace(args=tuple(sig)))
 
 
 class _KeyedFiles(_DataFiles):  # type: ignore[misc]
     """One file per key, named after it, and no index.
 
-    numba numbers the files and keeps an index of them. Of two processes that compile for one function at the same time, both
-    may take the same number, and one of them then finds the machine code of the other.
+    numba numbers the files and keeps an index of them. Two processes that compile the same function at the same time may take
+    the same number, and one of them then finds the machine code of the other.
     """
 
     def load(self, key: tuple[str, str]) -> Any:
@@ -236,22 +236,22 @@ class _KeyedFiles(_DataFiles):  # type: ignore[misc]
         return list(Path(self._cache_path).glob(f"{glob.escape(pattern)}{signature[:16]}.*.nbc"))
 
 
-def _number_apart() -> None:
-    """Number compiled functions from a random number on.
+def _randomize_numbers() -> None:
+    """Number compiled functions from a random start.
 
-    In machine code the name of a function ends with a number, which tells apart what one factory makes of several functions
-    (``optimism.selector``). numba counts from 1 in every process. Where machine code of two processes comes together, through
-    the disk cache, two functions could have one name, and one of them would run for both.
+    In machine code the name of a function ends with a number, which distinguishes the functions that one factory makes
+    (``optimism.selector``). numba counts from 1 in every process. When the disk cache brings machine code of two processes
+    together, two functions could have the same name, and one of them would run for both.
     """
     FunctionIdentity._unique_ids = itertools.count(int.from_bytes(os.urandom(6), "big"))
 
 
-_number_apart()
+_randomize_numbers()
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_number_apart)
+    os.register_at_fork(after_in_child=_randomize_numbers)
 
 
-def _cache_for_now() -> None:
+def _use_temporary_cache() -> None:
     """Keep machine code in a private folder until this process ends; its children use it too."""
     folder = tempfile.mkdtemp(prefix="recurrank-cache-")
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
@@ -263,7 +263,7 @@ def _cache_for_now() -> None:
 
 
 def _states(numba_type: Any) -> Iterator[type[Any]]:
-    """The classes of the named tuples in a type of numba's."""
+    """The classes of the named tuples in a numba type."""
     if isinstance(numba_type, types.CPointer):
         yield from _states(cast(Any, numba_type).dtype)
     if hasattr(numba_type, "instance_class"):
@@ -281,7 +281,7 @@ def _digest(parts: Iterator[bytes] | list[bytes]) -> str:
 
 
 def _code(values: list[Any]) -> Iterator[bytes]:
-    """What these functions, classes and constants mean to compiled code, with all that they refer to."""
+    """Everything in these functions, classes and constants, and in all that they refer to, that changes compiled code."""
     waiting, seen = values[::-1], set[int]()
     while waiting:
         value = waiting.pop()
@@ -291,7 +291,7 @@ def _code(values: list[Any]) -> Iterator[bytes]:
         if isinstance(value, FunctionType):
             if id(value) not in seen:
                 seen.add(id(value))
-                yield value.__module__.encode()  # what is kept on disk imports it
+                yield value.__module__.encode()  # the file on disk imports it
                 yield from _bytecode(value.__code__, value.__doc__)
                 waiting += [*_referred(value), *(value.__defaults__ or ()), *_cells(value)][::-1]
         elif isinstance(value, type):
@@ -321,7 +321,7 @@ def _bytecode(code: CodeType, doc: str | None) -> Iterator[bytes]:
 
 
 def _referred(function: FunctionType) -> Iterator[Any]:
-    """The globals that a function names, and what it names of modules of ours or of the user's."""
+    """The globals that a function names, and the attributes that it names of modules of ours or the user's."""
     codes = [function.__code__]
     for code in codes:
         codes += [constant for constant in code.co_consts if isinstance(constant, CodeType)]

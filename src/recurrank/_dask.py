@@ -13,7 +13,7 @@ from recurrank._sources import sources_digest
 
 @contextmanager
 def connected(address: str) -> Iterator[Any]:
-    """A client of the scheduler at an address; ValueError if nobody answers there, or workers are missing or different."""
+    """A client of the scheduler at an address; ValueError if it does not answer, or workers are missing or have other code."""
     try:
         import distributed
     except ImportError as error:
@@ -25,22 +25,22 @@ def connected(address: str) -> Iterator[Any]:
     except (OSError, ValueError, TimeoutError) as error:
         raise ValueError(f"engine: no Dask scheduler answers at {address} ({error})") from error
     with client:
-        found: dict[str, bytes] = client.run(sources_digest)
-        if not found:
+        digests: dict[str, bytes] = client.run(sources_digest)
+        if not digests:
             raise ValueError(f"engine: the scheduler at {address} has no workers; start some with: dask worker {address}")
-        for worker, other in found.items():
+        for worker, other in digests.items():
             if other != sources_digest():
                 raise ValueError(f"engine: worker {worker} has another version of recurrank; install this one there")
         yield client
 
 
 def _knock(address: str) -> None:
-    """Whether somebody listens there: a Dask client that finds nobody complains again when it is collected."""
-    found = re.fullmatch(r"(?:(?:tcp|tls|ws|wss)://)?(\[[0-9a-fA-F:]+\]|[^:/]+):(\d{1,5})", address)
-    if found is None:
+    """Connect once before Dask does: a Dask client without a scheduler reports the error again when it is collected."""
+    match = re.fullmatch(r"(?:(?:tcp|tls|ws|wss)://)?(\[[0-9a-fA-F:]+\]|[^:/]+):(\d{1,5})", address)
+    if match is None:
         raise ValueError(f"engine: {address!r} is not the address of a scheduler; give for example dask:tcp://127.0.0.1:8786")
     try:
-        socket.create_connection((found[1].strip("[]"), int(found[2])), timeout=5).close()
+        socket.create_connection((match[1].strip("[]"), int(match[2])), timeout=5).close()
     except (OSError, OverflowError) as error:
         raise ValueError(f"engine: no Dask scheduler answers at {address} ({error})") from error
 

@@ -1,4 +1,4 @@
-"""What all figures look like: fit for a paper, small, and told apart without colours."""
+"""The style of all figures: small, fit for a paper, and readable without colours."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ DASHES = ("solid", "dashed", "dotted", "dashdot")
 
 
 def lines() -> Iterator[dict[str, Any]]:
-    """How to draw one curve after the other: each has a colour, a marker and dashes that show what lies under it."""
+    """The looks of one curve after the other: a colour, a marker, and dashes that do not hide the curve below."""
     looks = zip(itertools.cycle((RED, BLUE, *OTHERS)), itertools.cycle("os^vDPX"), itertools.cycle(DASHES), strict=False)
     for size, (colour, marker, dash) in enumerate(looks):
         face = {"markersize": max(3.0, 7.0 - 0.6 * size), "markerfacecolor": "none", "markeredgewidth": 0.8}
@@ -21,7 +21,7 @@ def lines() -> Iterator[dict[str, Any]]:
 
 
 def tidy(axes: Any) -> None:
-    """A light grid, and no frame where there is no axis."""
+    """A light grid, and a frame only along the axes."""
     axes.tick_params(width=0.6)
     axes.title.set_fontsize(9)
     axes.grid(True, alpha=0.25, linewidth=0.5)

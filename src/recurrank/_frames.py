@@ -1,4 +1,4 @@
-"""Results as tables of pandas, where it is installed."""
+"""Results as pandas tables, if pandas is installed."""
 
 from __future__ import annotations
 

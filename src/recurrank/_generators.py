@@ -1,9 +1,9 @@
-"""numpy's generators as arguments of compiled loops that do not count references.
+"""NumPy's generators as arguments of compiled loops that do not count references.
 
-numba takes a reference to every generator that is handed to compiled code, and gives it back through its memory manager. Loops
-are compiled without that manager (``_compiled.hot``), so that each call kept one reference, and each generator that was ever
-used stayed in memory: 9 kB per view of a server, some times a second. Whoever calls holds the generator meanwhile: without the
-manager no reference is needed.
+numba takes a reference to every generator that is passed to compiled code, and releases it through its memory manager. Loops
+are compiled without that manager (``_compiled.hot``), so each call would keep one reference, and every generator ever used
+would stay in memory: 9 kB per view of a server, several times per second. The caller holds the generator during the call, so
+no reference is needed.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ _BITS: Any = types.NumPyRandomBitGeneratorType("bit_generator")
 
 
 def _unbox(kind: Any, given: Any, c: Any) -> Any:
-    """As numba does it, but for the reference where it would not be given back."""
+    """As numba does it, but without the reference where it would not be released."""
     if c.context.enable_nrt:
         return _counted(kind, given, c)
     failed = _cgutils.alloca_once_value(c.builder, _cgutils.false_bit)
     with ExitStack() as stack:
-        made = _cgutils.create_struct_proxy(kind)(c.context, c.builder)
+        generator = _cgutils.create_struct_proxy(kind)(c.context, c.builder)
         bits = c.pyapi.object_getattr_string(given, "bit_generator")
         with _cgutils.early_exit_if_null(c.builder, stack, bits):
             c.builder.store(_cgutils.true_bit, failed)
-        made.bit_generator = c.unbox(_BITS, bits).value
-        made.parent = given
-        made.meminfo = _cgutils.voidptr_t(None)
+        generator.bit_generator = c.unbox(_BITS, bits).value
+        generator.parent = given
+        generator.meminfo = _cgutils.voidptr_t(None)
         c.pyapi.decref(bits)
-    return _value(made._getvalue(), is_error=c.builder.load(failed))
+    return _value(generator._getvalue(), is_error=c.builder.load(failed))
 
 
 def register() -> None:

@@ -1,9 +1,9 @@
 """Machine code for whole loops only: functions that are inlined are never compiled on their own.
 
-numba optimises each function and turns it into machine code before it compiles its callers, which contain the function once
-more: a helper five calls below a loop is optimised and compiled six times, five of them for nothing. Here a function that only
-compiled code calls stays what it was lowered to (:class:`Part`), and is cached on disk as LLVM bitcode. What Python calls is
-optimised once, as a whole (:class:`Whole`).
+numba optimises each function and turns it into machine code before it compiles its callers, which contain the function again:
+a helper five calls below a loop is optimised and compiled six times, five of them in vain. Here a function that only compiled
+code calls keeps its unoptimised LLVM code (:class:`Part`), and is cached on disk as bitcode. A function that Python calls is
+optimised once, together with its parts (:class:`Whole`).
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ _CacheImpl: Any = caching.CompileResultCacheImpl
 _Options: Any = targetconfig.TargetConfig
 _linalg: Any = linalg
 PART = "part"
-"""How a part is called in the disk cache, where numba has "object" and "bitcode"."""
+"""The kind of a part in the disk cache, beside numba's "object" and "bitcode"."""
 
 
 COMPILING = "recurrank: compiling, which takes some seconds; later runs find the result on disk"
 PATIENCE = 1.0
-"""Seconds of compilation until a line on standard error says what is going on."""
+"""Seconds of compilation until a line on standard error says that it is compiling."""
 
 
 class Part(_Library):  # type: ignore[misc]
-    """A function that callers link to: no machine code; only passes that make it smaller are run."""
+    """A function that callers link to: without machine code, and only shrunk, not optimised."""
 
     @property
     def codegen(self) -> Any:
@@ -93,7 +93,7 @@ class _NoGlobals:
 
 
 class PartCompiler(_Compiler):  # type: ignore[misc]
-    """numba's compiler, into a :class:`Part`."""
+    """numba's compiler, producing a :class:`Part`."""
 
     def define_pipelines(self) -> Any:
         _compile_into(self.state, Part)
@@ -101,7 +101,7 @@ class PartCompiler(_Compiler):  # type: ignore[misc]
 
 
 class WholeCompiler(_Compiler):  # type: ignore[misc]
-    """numba's compiler, into a :class:`Whole`; says so if that takes long."""
+    """numba's compiler, producing a :class:`Whole`; logs a line if that takes long."""
 
     def define_pipelines(self) -> Any:
         _compile_into(self.state, Whole)
@@ -120,7 +120,7 @@ class WholeCompiler(_Compiler):  # type: ignore[misc]
 
 @contextlib.contextmanager
 def _no_collections() -> Iterator[None]:
-    """Without garbage collections: they find hardly anything among a compiler's objects, and take an eighth of its time."""
+    """Without garbage collection: it frees hardly any of the compiler's objects, and takes an eighth of its time."""
     was_on = gc.isenabled()
     gc.disable()
     try:
@@ -131,10 +131,10 @@ def _no_collections() -> Iterator[None]:
 
 
 def _compare_options() -> None:
-    """Let numba compare its options by those that are set.
+    """Let numba compare only those of its options that are set.
 
-    It looks overloads up by them, tens of thousands of times for one loop, and each time reads all of them on both sides: a
-    fifth of the time that compilation takes.
+    It looks overloads up by them, tens of thousands of times for one loop, and each time reads all of them on both sides,
+    which is a fifth of the compilation time.
     """
 
     def equal(one: Any, other: Any) -> Any:
@@ -144,7 +144,7 @@ def _compare_options() -> None:
         return mine == others or all(getattr(one, name) == getattr(other, name) for name in {*mine, *others})
 
     _Options.__eq__ = equal
-    _Options.__hash__ = lambda options: hash(type(options))  # numba's is the same for all options of a kind, too
+    _Options.__hash__ = lambda options: hash(type(options))  # numba's hash is also the same for all options of a kind
 
 
 _compare_options()
@@ -153,7 +153,7 @@ _compare_options()
 def _import_without_scipy() -> None:
     """Import numba's array functions without scipy.linalg, which takes a fifth of a second.
 
-    numba imports it to see whether it is there. Only ``np.dot`` and ``np.linalg`` in compiled code need it, and import it
+    numba imports it only to check that it exists. Only ``np.dot`` and ``np.linalg`` in compiled code need it, and import it
     themselves.
     """
     ensure = _linalg.ensure_blas
@@ -179,13 +179,13 @@ def _compile_into(state: Any, library: type[Any]) -> None:
 
 
 class PartsCache(_CacheImpl):  # type: ignore[misc]
-    """numba's form of compiled functions on disk, and that of parts."""
+    """numba's format of compiled functions on disk, extended by parts."""
 
     def rebuild(self, target_context: Any, payload: Any) -> Any:
         if payload[0][1] != PART:
             return super().rebuild(target_context, payload)
-        found = super().rebuild(_PartContext(target_context), payload)
-        return found._replace(target_context=target_context)
+        result = super().rebuild(_PartContext(target_context), payload)
+        return result._replace(target_context=target_context)
 
 
 class _PartContext:

@@ -1,4 +1,4 @@
-"""Source files: which are this package's, a library's or the user's own, and what identifies them."""
+"""Source files: whether they belong to this package, a library or the user, and digests of them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _HERE = Path(__file__).parent
 
 @functools.cache
 def sources_digest() -> bytes:
-    """A digest of every source file of the package, names and contents."""
+    """A digest of the names and contents of every source file of the package."""
     root, digest = _HERE, hashlib.sha256()
     for path in sorted(root.rglob("*.py")):
         digest.update(str(path.relative_to(root)).encode() + b"\0" + path.read_bytes())
@@ -25,9 +25,9 @@ def sources_digest() -> bytes:
 
 
 def digest_behind(*kinds: type[Any]) -> bytes:
-    """:func:`sources_digest`, and the files behind those of the classes that are a user's own.
+    """A digest of the package's sources, and of the files that the user's own classes among these need.
 
-    These are the file of the class and the imported files in its folder and below.
+    Those are the file of each such class and the imported files in its folder and below.
     """
     digest = hashlib.sha256(sources_digest())
     for kind in kinds:

@@ -38,12 +38,12 @@ _events.register("numba:compiler_lock", _compiling)
 
 
 class Stopwatch:
-    """Seconds of this thread without compilation, whether in the first round, a decision or a user's own code."""
+    """Seconds of this thread without compilation, wherever it happens: in the first round, a decision or a user's own code."""
 
     def __init__(self) -> None:
         self._began = time.perf_counter() - _compiling.seconds
 
     @property
     def seconds(self) -> float:
-        """Seconds since it was made."""
+        """Seconds since its creation, without compilation."""
         return time.perf_counter() - _compiling.seconds - self._began

@@ -1,8 +1,8 @@
-"""Uniform numbers of a PCG64 generator, the very ones that ``Generator.random`` gives, made many at a time by compiled code.
+"""Uniform numbers of a PCG64 generator, the same as ``Generator.random`` gives, computed in batches by compiled code.
 
 A step of PCG64 (O'Neill 2014) is s <- M s + c modulo 2^128; its output is the xor of the two halves of s, rotated by the six
-highest bits. Each step waits for the product of the last one, and a call of NumPy's function for each number costs as much
-again. So here four sequences of every fourth state go on side by side:
+highest bits. Each step waits for the product of the last one, and calling NumPy's function for each number costs as much
+again. So four sequences, each of every fourth state, advance side by side here:
 
     s_{n + 4} = M^4 s_n + (M^3 + M^2 + M + 1) c.
 """
@@ -23,27 +23,27 @@ from recurrank._compiled import PART, contributes, inner, natural, rare
 MULTIPLIER = 0x2360ED051FC65DA44385DF649FCCF645
 LANES, WORD, MODULUS = 4, 2**64 - 1, 2**128
 AT_ONCE = 512
-"""Numbers made at a time, at least, a multiple of LANES."""
+"""Smallest number of values computed at a time; a multiple of LANES."""
 NEXT, STOP = 0, 1
 FACTOR, SUMMAND = LANES, LANES + 1
 
 
 class Uniforms(NamedTuple):
-    """The next numbers of a generator, which itself does not move on, for compiled code.
+    """The next numbers of a generator, for compiled code; the generator itself does not advance.
 
-    That takes them with :func:`uniform`, or several with :func:`ahead` and :func:`nth`.
+    Compiled code takes one with :func:`uniform`, or several with :func:`ahead` and :func:`nth`.
     """
 
-    values: Floats  # (2 N,) where those that were made and not taken are
+    values: Floats  # (2 N,) holds the values that were computed and not yet taken
     bits: NDArray[np.uint64]  # (N,) outputs of the generator, before they become numbers
     lanes: NDArray[np.uint64]  # (LANES + 2, 2) low and high halves: the next state of each lane, M^4, and the summand
-    counts: Ints  # (2,) the next value to take, and where the values stop
+    counts: Ints  # (2,) indices of the next value to take, and of the end of the values
 
     @classmethod
     def of(cls, rng: np.random.Generator, together: int) -> Uniforms:
-        """What ``rng``, a PCG64 generator, gives next; at most ``together`` are asked for with :func:`ahead`."""
-        known: Any = rng.bit_generator.state["state"]
-        state, step, factor, summand = known["state"], known["inc"], 1, 0
+        """The next numbers of ``rng``, a PCG64 generator; :func:`ahead` asks for at most ``together``."""
+        start: Any = rng.bit_generator.state["state"]
+        state, step, factor, summand = start["state"], start["inc"], 1, 0
         halves = []
         for _ in range(LANES):
             state = (MULTIPLIER * state + step) % MODULUS
@@ -82,7 +82,7 @@ def _output(low: np.uint64, high: np.uint64) -> np.uint64:
 
 @rare
 def _fill(source: Uniforms) -> None:
-    """Make more, behind those that are left."""
+    """Compute more values, and put them after those that are left."""
     values, bits, lanes, counts = source.values, source.bits, source.lanes, source.counts
     left = counts[STOP] - counts[NEXT]
     for n in range(left):
@@ -106,7 +106,7 @@ def _fill(source: Uniforms) -> None:
 
 @inner
 def _reserved(source: Uniforms, count: int) -> int:
-    """Where the next ``count`` values are, which count as taken."""
+    """Take the next ``count`` values; return the index of the first."""
     if source.counts[NEXT] + count > source.counts[STOP]:
         _fill(source)
     first = source.counts[NEXT]
@@ -115,7 +115,7 @@ def _reserved(source: Uniforms, count: int) -> int:
 
 
 class _Compiled:
-    """What code that takes :class:`Uniforms` contains."""
+    """The functions in code that takes :class:`Uniforms`."""
 
     reserved = _reserved
 
@@ -129,12 +129,12 @@ def uniform(rng: Any) -> float:
 
 
 def ahead(rng: Any, count: int) -> int:
-    """Make sure of the next ``count`` numbers, which :func:`nth` gives; where the first of them is."""
+    """Reserve the next ``count`` numbers for :func:`nth`; return the index of the first."""
     return 0
 
 
 def nth(rng: Any, first: int, n: int) -> float:
-    """The n-th of the numbers that :func:`ahead` made sure of; ask for each of them once, in order."""
+    """The n-th of the numbers that :func:`ahead` reserved; take each of them once, in order."""
     return float(rng.random())
 
 

@@ -1,4 +1,4 @@
-"""How people write a ranker or a click model with its options, in one word: ``name:option=value:option=value``.
+"""A ranker or a click model with its options as one word: ``name:option=value:option=value``.
 
 A value is a number, a word, or a list of numbers with slashes between them: ``position-based:examination=1/0.5/0.25``.
 """
@@ -11,7 +11,7 @@ from typing import Any
 
 
 def parse(label: str, field: str) -> tuple[str, dict[str, Any]]:
-    """The name, and the options as values; ValueError, for this field, where an option has no value or two.
+    """The name, and the options as values; ValueError, which names the field, where an option has no value or two.
 
     >>> parse("position-based:examination=1/0.5/0.25", "clicks")
     ('position-based', {'examination': [1, 0.5, 0.25]})

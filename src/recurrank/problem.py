@@ -1,4 +1,4 @@
-"""Problems: a catalogue with the truth about it, for simulations and tests."""
+"""Problems: a catalogue whose true attraction is known, for simulations and tests."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Problem:
         return f"<{type(self).__name__}: {items:,} items, {dim} features, attraction from {low:.3g} to {high:.3g}>"
 
     def shuffled(self, seed: object) -> Problem:
-        """The same problem with its items in a random order, so that no ranker gains from how they were numbered."""
+        """The same problem with its items in a random order, so that no ranker gains from their numbering."""
         return Problem(self.features[stream(seed, "items").permutation(len(self.features))], self.theta)
 
     attraction: Floats = None  # type: ignore[assignment]  # set by __init__
@@ -63,7 +63,7 @@ def transform(vectors: ArrayLike) -> Floats:
     x = as_array("vectors", vectors)
     if x.ndim not in (1, 2) or 0 in x.shape:
         raise ValueError(f"vectors: shape is {x.shape}; give a vector, or a matrix with one vector per row")
-    largest = np.abs(x).max(axis=-1, keepdims=True)  # taken out first, so that no square over- or underflows
+    largest = np.abs(x).max(axis=-1, keepdims=True)  # divided out first, so that no square over- or underflows
     if not np.isfinite(largest).all() or not largest.all():
         raise ValueError("vectors: one is zero or not finite; the transform divides by the length, so every vector needs one")
     x = x / largest

@@ -1,15 +1,15 @@
-"""Where every random stream comes from: a seed, and the name of its consumer.
+"""Random streams, each derived from a seed and the name of its consumer.
 
-People give the same seed to everything. So a seed is never a stream: each consumer derives its own from the seed *and its own
-name*, and equal seeds give independent streams to a problem, a ranker and its users. The name is hashed into the spawn key
-of numpy's ``SeedSequence``; whatever else tells two streams of one consumer apart (a split, the round at which users
-arrive) follows it.
+People give the same seed to everything. So a seed is not used as it is: each consumer derives its stream from the seed *and
+its own name*, and equal seeds give independent streams to a problem, a ranker and its users. The name is hashed into the
+spawn key of NumPy's ``SeedSequence``, followed by whatever else distinguishes two streams of one consumer (a split, the round
+at which users arrive).
 
 | consumer | draws |
 |---|---|
 | ``problem`` | features and theta |
 | ``items`` | the order of a problem's items |
-| ``ranker`` | all that an algorithm chooses at random |
+| ``ranker`` | all random choices of an algorithm |
 | ``users``, round | clicks, from that round of the ranker on |
 | ``design`` | a volumetric spanner |
 | ``assumptions`` | rankings to check a click model on |
@@ -28,7 +28,7 @@ Seed = int | np.random.SeedSequence | None
 
 
 class Given(np.random.SeedSequence):
-    """A sequence used as it is, without the consumer's name: so did version 0.1.0, whose logs must fold to the same states."""
+    """A sequence used as it is, without the consumer's name, as in version 0.1.0, whose logs must fold to the same states."""
 
 
 def as_seed(seed: object) -> np.random.SeedSequence:
@@ -43,7 +43,7 @@ def as_seed(seed: object) -> np.random.SeedSequence:
 
 
 def sequence(seed: object, consumer: str, *more: int) -> np.random.SeedSequence:
-    """The seed sequence of a consumer; ValueError for what is not a seed.
+    """The seed sequence of a consumer; ValueError for anything but a seed.
 
     >>> sequence(3, "ranker").generate_state(1) == sequence(3, "users", 0).generate_state(1)
     array([False])

@@ -1,4 +1,4 @@
-"""Slates: what a ranker shows, and what it keeps about it until the clicks arrive."""
+"""Slates: the items that a ranker shows, and what it records about them until the clicks arrive."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ class Slate:
     Attributes:
         items: the items from the first position on, as indices in the catalogue; shape (K,).
         marks: what the ranker explored, in its own terms; shape (K, 2). For RecurRank, one row per block: the block's key,
-            and which of its explored items stands at its first position. A row that starts with -1 ends them.
+            and which of its explored items is at its first position. A row that starts with -1 ends the list.
         number: how many slates this ranker had served before.
-        ranker: which ranker served it; feedback to another one is refused.
+        ranker: the ranker that served it; another one refuses its feedback.
         ids: the ids of the items, in order, where the catalogue has ids; otherwise None.
-        propensity: how probable each item was at its position when the slate was drawn; shape (K,). NaN where that is not known
-            in closed form, None where the algorithm does not say (:meth:`Ranker.estimate_propensity` estimates it).
-        joint: how probable the whole slate was; None where the algorithm does not say.
-        conditional: how probable each item was given those above it; their product is ``joint``. NaN where that is not known.
+        propensity: the probability of each item at its position when the slate was drawn; shape (K,). NaN where it has no
+            closed form, None if the algorithm does not compute it (:meth:`Ranker.estimate_propensity` estimates it).
+        joint: the probability of the whole slate; None if the algorithm does not compute it.
+        conditional: the probability of each item given those above it; their product is ``joint``. NaN where unknown.
 
     """
 
@@ -63,7 +63,7 @@ def as_items(slate: Slate | ArrayLike, items: int, positions: int | None = None)
 
 
 def as_booleans(name: str, values: ArrayLike, positions: int) -> Bools:
-    """One boolean per position, of a slate's clicks for example; ValueError with the field's name for anything else."""
+    """One boolean per position, for example for the clicks on a slate; ValueError with the field's name for anything else."""
     try:
         given = np.asarray(values)
     except ValueError as error:
@@ -78,5 +78,5 @@ def as_booleans(name: str, values: ArrayLike, positions: int) -> Bools:
 
 
 def new_id() -> str:
-    """An id for a slate that cannot be guessed. It begins with the time, so that rows written together are close on disk."""
+    """An id for a slate, impossible to guess. It begins with the time, so that rows written together are close on disk."""
     return f"{time.time_ns() >> 20:011x}{secrets.token_hex(9)}"

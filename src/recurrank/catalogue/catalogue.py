@@ -29,13 +29,13 @@ class Catalogue:
     """Items with feature vectors. Everywhere else an item is its index here, from 0.
 
     Args:
-        features: a matrix, one row per item, float32 or float64. Memory maps and read-only arrays are used where they are,
-            others are copied up to 256 MB; larger ones must not be written to, which :meth:`check` sees. Or a path: what
+        features: a matrix, one row per item, float32 or float64. Memory maps and read-only arrays are not copied. Other
+            arrays are copied up to 256 MB; larger ones must not be written to, which :meth:`check` checks. Or a path that
             :meth:`open` opens.
-        ids: the items' own names, all different; by default they have none. Whole numbers become texts.
+        ids: the items' own names, all different; by default they have none. Whole numbers become text.
 
     Raises ValueError for features that are ragged, empty, not finite or all zero, and for ids that are repeated, missing or
-    neither texts nor whole numbers.
+    neither text nor whole numbers.
 
     >>> catalogue = Catalogue([[1.0, 0.0], [0.0, 1.0]], ids=["a", "b"])
     >>> len(catalogue), catalogue.ids
@@ -47,19 +47,18 @@ class Catalogue:
     ids: Sequence[str] | None
     scales: Floats
     _lent: str | None = None
-    """The fingerprint at the beginning, where the caller may still write to the features."""
+    """The fingerprint at construction; None unless the caller may still write to the features."""
 
     def __init__(self, features: ArrayLike | str | Path, ids: Sequence[str | int] | None = None) -> None:
         if isinstance(features, str | Path):
             opened = type(self).open(features)
-            self.features, self.scales, known = opened.features, opened.scales, opened.ids
+            self.features, self.scales, self.ids = opened.features, opened.scales, opened.ids
         else:
-            self.features, known = kept(as_features(features)), None
+            self.features, self.ids = kept(as_features(features)), None
             self.scales = without_zeros(Rows(self.features).scales())
         if ids is not None:
-            known = _as_ids(ids)
-            _check_ids(known, len(self))
-        self.ids = known
+            self.ids = _as_ids(ids)
+            _check_ids(self.ids, len(self))
         if self.features.nbytes > COPIED and lent(self.features):
             self._lent = self.fingerprint
 
@@ -84,40 +83,40 @@ class Catalogue:
             features: for Parquet and CSV, the column of lists or the columns of numbers; by default the only column of
                 lists, or else all columns of numbers.
             ids: for Parquet and CSV, the column with the items' names; by default ``id`` if there is one.
-            dim: for a file of float32 numbers alone, how many per row.
+            dim: for a file of float32 numbers alone, the numbers per row.
             to: the folder for the map, if it should not be beside the Parquet files.
-            progress: called during conversion, with how many rows are done and of how many.
+            progress: called during conversion, with the rows that are done and the rows in all.
 
-        Raises ValueError, in one line, for what cannot be opened; then nothing is left half made.
+        Raises ValueError, in one line, for anything that cannot be opened, and then leaves no partial files.
 
         """
-        one = Path(where) if isinstance(where, str | Path) else None
-        if one is not None and one.is_file() and one.suffix == ".csv" and to is None:
-            read = read_csv_file(one, features, ids)
+        path = Path(where) if isinstance(where, str | Path) else None
+        if path is not None and path.is_file() and path.suffix == ".csv" and to is None:
+            read = read_csv_file(path, features, ids)
             return cls(read.features, read.ids)
-        if one is not None and one.is_file() and one.suffix != ".parquet":
+        if path is not None and path.is_file() and path.suffix != ".parquet":
             if features is not None or ids is not None or to is not None:
                 raise ValueError(
-                    f"{one}: only CSV and Parquet have columns, and only Parquet is converted to a map; "
+                    f"{path}: only CSV and Parquet have columns, and only Parquet is converted to a map; "
                     "leave features, ids and to out"
                 )
-            if one.suffix != ".npy" and dim is None:
-                raise ValueError(f"{one}: not .npy, .csv or .parquet; for a file of float32 numbers alone, give dim")
-            return cls(map_npy(one) if one.suffix == ".npy" else map_raw(one, dim))
-        if one is not None and one.suffix == ".npy":
-            raise ValueError(f"{one}: no such file; give a .npy, .csv or .parquet file with one row per item")
-        if one is None or not (one / "about.json").is_file():
+            if path.suffix != ".npy" and dim is None:
+                raise ValueError(f"{path}: not .npy, .csv or .parquet; for a file of float32 numbers alone, give dim")
+            return cls(map_npy(path) if path.suffix == ".npy" else map_raw(path, dim))
+        if path is not None and path.suffix == ".npy":
+            raise ValueError(f"{path}: no such file; give a .npy, .csv or .parquet file with one row per item")
+        if path is None or not (path / "about.json").is_file():
             dataset = Dataset(where, features, ids)
-            one = Path(os.path.realpath(map_folder(where, dataset) if to is None else to))
-            convert(dataset, one, progress)
-        return cls._of_map(one)
+            path = Path(os.path.realpath(map_folder(where, dataset) if to is None else to))
+            convert(dataset, path, progress)
+        return cls._of_map(path)
 
     @classmethod
     def _of_map(cls, folder: Path) -> Self:
-        found = open_map(folder)
+        mapped = open_map(folder)
         catalogue = cls.__new__(cls)
-        catalogue.features, catalogue.ids = found.features, found.ids
-        catalogue.scales = without_zeros(found.scales)
+        catalogue.features, catalogue.ids = mapped.features, mapped.ids
+        catalogue.scales = without_zeros(mapped.scales)
         return catalogue
 
     def __len__(self) -> int:
@@ -133,13 +132,13 @@ class Catalogue:
 
     @functools.cached_property
     def fingerprint(self) -> str:
-        """A digest of every feature and id: what a saved ranker keeps instead of the catalogue."""
+        """A digest of every feature and id. A saved ranker contains it instead of the catalogue."""
         return fingerprint_of(self.features, self.ids)
 
     def check(self) -> None:
-        """ValueError if the features are in a large array of the caller's that was written to since."""
+        """ValueError if the caller has written to a large array of features since construction."""
         if self._lent is not None and self._lent != fingerprint_of(self.features, self.ids):
-            raise ValueError("features: they were changed after the ranker was made; make it anew on a read-only array")
+            raise ValueError("features: they were changed after the ranker was made; make a new one on a read-only array")
 
 
 def fingerprint_of(features: Features, ids: Sequence[str] | None) -> str:
@@ -168,10 +167,10 @@ def map_folder(where: Where, dataset: Dataset) -> Path:
             f"{where}: its map cannot be kept beside it, since it is not on this machine; name a folder for the map"
         )
     given = [where] if isinstance(where, str | Path) else list(where)
-    asked = [os.path.abspath(str(one).removeprefix("file://")) for one in given]
-    if len(asked) == 1 and os.path.exists(asked[0]):
-        return Path(asked[0] + ".map")
-    names = hashlib.sha256("\n".join(asked).encode()).hexdigest()[:12]
+    paths = [os.path.abspath(str(path).removeprefix("file://")) for path in given]
+    if len(paths) == 1 and os.path.exists(paths[0]):
+        return Path(paths[0] + ".map")
+    names = hashlib.sha256("\n".join(paths).encode()).hexdigest()[:12]
     return Path(os.path.abspath(dataset.files[0])).with_name(f"{names}.map")
 
 

@@ -1,9 +1,9 @@
-"""A Parquet dataset whose passes run on a Dask cluster, its workers reading the partitions.
+"""A Parquet dataset whose passes run on a Dask cluster; the workers read the partitions.
 
-A *partition* is some neighbouring row groups. Each pass of a design (``design.optimal``) is one task per partition, with
-the very code that reads a map on one machine, and a tree of merges; what travels is a small matrix to the workers and the
-best rows back. Tasks depend on nothing but their arguments, so that Dask can run them again when a worker dies. The
-answer is that of one machine to the last bit, as long as the machines' BLAS adds up alike: see ``rows.py``.
+A *partition* is several adjacent row groups. Each pass of a design (``design.optimal``) is one task per partition, with
+the same code that reads a map on one machine, and a tree of merges. Only a small matrix travels to the workers, and the
+best rows back. Tasks depend on nothing but their arguments, so that Dask can rerun them when a worker dies. The result
+equals that of one machine to the last bit, as long as the machines' BLAS sums in the same order: see ``rows.py``.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from recurrank.catalogue.rows import Rows
 from recurrank.catalogue.scan import Found, Lens, merged
 
 PARTITION_NUMBERS = 1 << 24
-"""Numbers in a partition, unless a single row group has more: 64 MB of float32 in a worker."""
+"""Most numbers in a partition, unless a single row group has more: 64 MB of float32 in a worker."""
 FAN_IN = 8
-"""Partitions whose findings are merged at a time."""
+"""Results that are merged at a time."""
 RETRIES = 3
 """Retries of a task whose worker died."""
 
 
 class Cluster:
-    """A dataset as a design sees it (``design.optimal.Source``); :func:`on_cluster` makes one."""
+    """A dataset as a source for a design (``design.optimal.Source``); made by :func:`on_cluster`."""
 
     precise = False
 
@@ -42,7 +42,7 @@ class Cluster:
 
     @property
     def dim(self) -> int:
-        """How many features a row has."""
+        """Features per row."""
         return self.dataset.dim
 
     def begin(self, which: Ints) -> tuple[Floats, Floats]:
@@ -56,7 +56,7 @@ class Cluster:
         return np.max([scales for scales, _ in found], axis=0), np.concatenate([rows for _, rows in found])
 
     def scan(self, lens: Lens, most: int) -> Found:
-        """What a pass over all rows finds."""
+        """The result of a pass over all rows."""
         level = [self._submit(_scan, part, lens, most) for part in self.parts]
         leaves = level
         while len(level) > 1:
@@ -103,9 +103,9 @@ def _rows(part: Dataset) -> tuple[Features, Floats]:
     features, scales = np.empty((part.rows, part.dim), np.float32), np.zeros(part.dim)
     first = part.groups[0].start
     for group in part.groups:
-        for some in part.read(group, ids=False):
-            features[some.start - first : some.start - first + len(some.features)] = some.features
-            np.maximum(scales, some.scales, out=scales)
+        for rows in part.read(group, ids=False):
+            features[rows.start - first : rows.start - first + len(rows.features)] = rows.features
+            np.maximum(scales, rows.scales, out=scales)
     return features, scales
 
 

@@ -1,7 +1,7 @@
-"""Which columns of a file are features, and which one names the items: one rule for CSV, Parquet and their previews.
+"""Which columns of a file are features, and which one names the items: the same rule for CSV, Parquet and previews.
 
-A column called ``id``, in capitals or not, names the items. Features are the only column of lists of numbers, or else all
-columns of numbers. Text, bytes, dates and categories are never features. A reader may name the columns instead.
+A column called ``id``, in upper or lower case, names the items. Features are the only column of lists of numbers, or else all
+columns of numbers. Text, bytes, dates and categories are never features. Callers may name the columns instead.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class Kind(Enum):
 
 
 class Role(StrEnum):
-    """What a column is used for, in the words that a page shows."""
+    """The use of a column, as pages show it."""
 
     NAMES = "names the items"
     FEATURE = "feature"
@@ -30,7 +30,7 @@ class Role(StrEnum):
 
 
 class Column(NamedTuple):
-    """A column of a file; ``holds`` is its type in the words of the file's format."""
+    """A column of a file; ``holds`` is its type as the file's format names it."""
 
     name: str
     kind: Kind
@@ -55,17 +55,17 @@ class Layout(NamedTuple):
 
     @property
     def names(self) -> list[str]:
-        """Names of all columns that have to be read, that of the ids last."""
+        """The names of all columns to read, that of the ids last."""
         return [*(column.name for column in self.features), *([self.ids.name] if self.ids else [])]
 
     def role(self, name: str) -> Role:
-        """What the column of this name is used for."""
+        """The use of the column of this name."""
         if name == self.ids_name:
             return Role.NAMES
         return Role.FEATURE if any(name == column.name for column in self.features) else Role.UNUSED
 
     def difference(self, first: Layout) -> str:
-        """What is different from another layout, in words."""
+        """The difference from another layout, in words."""
         for mine, other in zip(self.features, first.features, strict=False):
             if mine.name != other.name:
                 return f"column {mine.name!r} where {other.name!r} should be"
@@ -85,35 +85,35 @@ def layout(
     *,
     text_names: bool = False,
 ) -> Layout:
-    """Which of a file's columns are used for what; ValueError, in one line, if that cannot be told or done.
+    """The use of each column of a file; ValueError, in one line, if it is unclear or impossible.
 
     Args:
         where: the file, for the error.
-        columns: all that it has.
+        columns: all columns of the file.
         features: the column of lists, or the columns of numbers, by name; by default the rule above.
         ids: the column that names the items; by default the rule above.
         text_names: whether the first column of text names the items where none is called ``id``.
 
     """
     wanted = _wanted(features)
-    known = {column.name: column for column in columns}
+    by_name = {column.name: column for column in columns}
     if ids is None:
         free = [column for column in columns if column.name not in (wanted or [])]
         called = [column.name for column in free if column.name.strip().casefold() == "id"]
         text = [column.name for column in free if column.kind is Kind.BESIDE] if text_names else []
         ids = next(iter(called + text), None)
-    asked = [*(wanted or []), *([ids] if ids is not None else [])]
-    for name in asked:
-        if name not in known:
-            raise ValueError(f"{where}: no column {name!r}; it has {', '.join(map(repr, known)) or 'none'}")
-    for several in (asked, [column.name for column in columns]):
-        if len(set(several)) < len(several):
-            twice = Counter(several).most_common(1)[0][0]
+    named = [*(wanted or []), *([ids] if ids is not None else [])]
+    for name in named:
+        if name not in by_name:
+            raise ValueError(f"{where}: no column {name!r}; it has {', '.join(map(repr, by_name)) or 'none'}")
+    for names in (named, [column.name for column in columns]):
+        if len(set(names)) < len(names):
+            twice = Counter(names).most_common(1)[0][0]
             raise ValueError(f"{where}: column {twice!r} is there, or asked for, twice; each can be used once")
     if wanted is None:
         used = _guess(where, [column for column in columns if column.name != ids])
     else:
-        used = [known[name] for name in wanted]
+        used = [by_name[name] for name in wanted]
     if len(used) > 1 and used[0].kind is Kind.LISTS:
         raise ValueError(f"{where}: several list columns ({', '.join(c.name for c in used)}); name the one with the features")
     for column in used:
@@ -121,7 +121,7 @@ def layout(
             raise ValueError(
                 f"{where}: column {column.name!r} holds {column.holds}, which are not numbers; name another for the features"
             )
-    return Layout(tuple(used), None if ids is None else known[ids])
+    return Layout(tuple(used), None if ids is None else by_name[ids])
 
 
 def _guess(where: str, columns: list[Column]) -> list[Column]:

@@ -1,6 +1,6 @@
 """Items in a CSV file: a heading, one row per item, and errors that name the row and the column.
 
-A column is one of numbers if its first cell is one; then every cell has to be. ``columns.py`` says which are features.
+A column has numbers if its first cell is a number; then every cell must be one. ``columns.py`` chooses the features.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from recurrank._arrays import Floats
 from recurrank.catalogue.columns import Column, Kind, Layout, layout
 
 CELLS = 100_000
-"""Cells turned into numbers at a time: text takes many times the memory of numbers."""
+"""Cells converted to numbers at a time: text takes many times the memory of numbers."""
 LONGEST = 256
-"""Characters of an id, at most."""
+"""Most characters of an id."""
 PER_ID = 64
-"""Bytes of memory that an id takes besides its letters."""
+"""Bytes of memory per id, besides its letters."""
 HEAD = 5
-"""Rows that are kept as text, to be looked at."""
+"""First rows that are kept as text, for a preview."""
 
 
 class CsvItems(NamedTuple):
-    """What a CSV file says; ``head`` has its first rows as text."""
+    """The contents of a CSV file; ``head`` has its first rows as text."""
 
     columns: list[str]
     layout: Layout
@@ -57,7 +57,7 @@ def read_csv(
 ) -> CsvItems:
     """The items in a CSV file; ValueError says in one line what is wrong, and where.
 
-    ``check`` is called while it is read; ``features`` and ``ids`` name columns where the rule of ``columns.py`` will not do.
+    ``check`` is called during reading; ``features`` and ``ids`` name columns if the rule of ``columns.py`` does not fit.
     """
     rows = _rows(body)
     _, columns = next(rows, (0, []))
@@ -75,10 +75,10 @@ def read_csv(
             head = [row for _, row in chunk[:HEAD]]
             kinds = [Kind.BESIDE if _number(cell) is None else Kind.NUMBERS for cell in head[0]]
             described = [Column(name, kind, "text") for name, kind in zip(columns, kinds, strict=True)]
-            found = layout("file", described, features, ids, text_names=True)
-            used = [columns.index(column.name) for column in found.features]
-        if found.ids is not None:
-            names += _ids(chunk, columns.index(found.ids.name), found.ids.name)
+            used_as = layout("file", described, features, ids, text_names=True)
+            used = [columns.index(column.name) for column in used_as.features]
+        if used_as.ids is not None:
+            names += _ids(chunk, columns.index(used_as.ids.name), used_as.ids.name)
             letters += sum(map(len, names[items:]))
         items += len(chunk)
         if check is not None:
@@ -86,14 +86,14 @@ def read_csv(
         parts.append(_numbers(chunk, used, columns))
     if not parts:
         raise ValueError("file: a heading and no rows; give one row per item")
-    return CsvItems(columns, found, np.concatenate(parts), names if found.ids else None, head)
+    return CsvItems(columns, used_as, np.concatenate(parts), names if used_as.ids else None, head)
 
 
 def _rows(body: bytes) -> Iterator[tuple[int, list[str]]]:
-    """Rows that are not empty, with the lines they end at."""
+    """The rows that are not empty, each with the number of its last line."""
     first = body[: body.find(b"\n")] if b"\n" in body else body
     delimiter = next((mark for mark in (",", ";", "\t") if mark.encode() in first), ",")
-    text = io.TextIOWrapper(io.BytesIO(body), encoding="utf-8-sig", newline="")  # decoded piece by piece
+    text = io.TextIOWrapper(io.BytesIO(body), encoding="utf-8-sig", newline="")  # decoded incrementally
     reader = csv.reader(text, delimiter=delimiter, strict=True)
     try:
         for row in reader:
@@ -106,7 +106,7 @@ def _rows(body: bytes) -> Iterator[tuple[int, list[str]]]:
 
 
 def _not_utf8(body: bytes) -> int:
-    """Where the first byte is that cannot be decoded."""
+    """The offset of the first byte that cannot be decoded."""
     try:
         body.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -149,13 +149,13 @@ def _numbers(chunk: list[tuple[int, list[str]]], used: list[int], columns: list[
             return numbers
     except ValueError:
         pass
-    for number, row in chunk:
+    for line, row in chunk:
         for column in used:
-            found = _number(row[column])
-            if found is None or not np.isfinite(found):
+            number = _number(row[column])
+            if number is None or not np.isfinite(number):
                 shown = repr(row[column][:40]) if row[column].strip() else "an empty cell"
-                raise ValueError(f"row {number}, column {columns[column]!r}: {shown} is not a number")
-    raise ValueError("file: a cell is not a number")  # cannot be: one of them was not
+                raise ValueError(f"row {line}, column {columns[column]!r}: {shown} is not a number")
+    raise ValueError("file: a cell is not a number")  # unreachable: one of them was not a number
 
 
 def _number(cell: str) -> float | None:

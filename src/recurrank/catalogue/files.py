@@ -15,8 +15,8 @@ from recurrank.catalogue.parquet import Dataset
 def read_features(path: Path) -> Features:
     """The feature matrix in a .npy, .csv or .parquet file; ValueError says in one line what is wrong with it.
 
-    A .npy file is mapped into memory, so that its size does not matter; the others are read. Which of their columns are
-    features, ``columns.py`` says.
+    A .npy file is mapped into memory, so that its size does not matter; other files are read. ``columns.py`` chooses
+    their feature columns.
     """
     if not path.is_file():
         raise ValueError(f"{path}: no such file; give a .npy, .csv or .parquet file with one row per item")
@@ -39,7 +39,7 @@ def map_npy(path: Path) -> np.ndarray[Any, Any]:
 
 
 def map_raw(path: Path, dim: object) -> Features:
-    """The float32 numbers in a file that holds nothing else, ``dim`` per row, mapped into memory."""
+    """The float32 numbers in a file without a header, ``dim`` per row, mapped into memory."""
     size, row = path.stat().st_size, 4 * as_count("dim", dim)
     if size == 0 or size % row:
         raise ValueError(f"{path}: {size:,} bytes are not a whole number of rows of {dim} float32 ({row} bytes); is dim right?")

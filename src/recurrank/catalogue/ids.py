@@ -1,4 +1,4 @@
-"""Ids in files: the names of millions of items, read where they lie."""
+"""Ids in files: the names of millions of items, read without loading them all."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from recurrank._arrays import Ints
 from recurrank.catalogue.rows import MappedFile
 
 AT_ONCE = 1 << 16
+"""Names that are decoded at a time."""
 
 
 class Names(Sequence[str]):
@@ -49,11 +50,11 @@ class Names(Sequence[str]):
     def __getitem__(self, index: int | slice) -> str | Sequence[str]:
         if isinstance(index, slice):
             return tuple(self[i] for i in range(*index.indices(len(self))))
-        at = int(index) + (len(self) if index < 0 else 0)
-        if not 0 <= at < len(self):
+        number = int(index) + (len(self) if index < 0 else 0)
+        if not 0 <= number < len(self):
             raise IndexError(f"ids[{index}]: there are {len(self)}")
         self._look()
-        return self._text[self._ends[at] : self._ends[at + 1]].tobytes().decode()
+        return self._text[self._ends[number] : self._ends[number + 1]].tobytes().decode()
 
     def __iter__(self) -> Iterator[str]:
         for start in range(0, len(self), AT_ONCE):
@@ -101,7 +102,7 @@ class Names(Sequence[str]):
 
 
 def digest_of(names: Sequence[str]) -> bytes:
-    """A digest of names: of where each begins when they lie end to end, and of their text."""
+    """A digest of names: of the offset of each when they are joined, and of their text."""
     if isinstance(names, Names):
         return names.digest()
     text = [name.encode("utf-8", "surrogatepass") for name in names]

@@ -1,6 +1,6 @@
 """Compiled passes over rows and ids as they are stored.
 
-Imported where they are called: numba takes 100 MB, and designs do without.
+Imported where they are called, because numba takes 100 MB, and designs do not need it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def _enlarge(stored: Features, largest: Floats, bad: Floats) -> None:
     for i in range(stored.shape[0]):
         for j in range(stored.shape[1]):
             value = np.float64(stored[i, j])
-            bad[j] += value * 0.0  # NaN as soon as one is not finite
+            bad[j] += value * 0.0  # NaN once a value is not finite
             largest[j] = max(largest[j], abs(value))
 
 
@@ -32,7 +32,7 @@ def _enlarge(stored: Features, largest: Floats, bad: Floats) -> None:
 def dot(stored: Features, vector: Floats, scale: float, out: Floats) -> None:
     """Products with a vector, rounded to multiples of 1 / scale unless that is 0.
 
-    Eight sums per row, so that eight products are made at once, added up in a fixed order.
+    Eight sums per row, added up in a fixed order, so that eight products are computed at once.
     """
     dim = stored.shape[1]
     whole = dim - dim % 8

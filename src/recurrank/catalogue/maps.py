@@ -1,14 +1,14 @@
-"""Maps: what a Parquet dataset is converted to once, so that it can be read in place from then on.
+"""Maps: a Parquet dataset is converted to one once, and read in place from then on.
 
 A map is a folder beside the dataset (``items.parquet.map``) with
 
     features.npy   float32, one row per item, to be mapped into memory
-    ids, ids.npy   the ids' text end to end, and where each begins
-    about.json     what it was made of, column scales, sizes; written last
+    ids, ids.npy   the joined text of the ids, and the offset of each
+    about.json     its source, column scales, sizes; written last
 
-It is made in ``items.parquet.map.part`` and renamed when it is complete. If that is interrupted, the next call resumes
-it: ``done`` lists the row groups that are written, each with a checksum, which is compared first. If
-something is wrong with the data or the disk is full, the folder is removed.
+It is made in ``items.parquet.map.part`` and renamed when it is complete. After an interruption, the next call resumes:
+``done`` lists the row groups that are written, each with a checksum, which is verified first. If the data is invalid or
+the disk is full, the folder is removed.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ OURS = ("features.npy", "ids", "ids.npy", "about.json", "source.json", "done")
 
 
 class Map(NamedTuple):
-    """A catalogue that lies in a map."""
+    """A catalogue stored in a map."""
 
     features: Features
     ids: Names | None
@@ -46,7 +46,7 @@ class Map(NamedTuple):
 
 
 def open_map(folder: Path) -> Map:
-    """The catalogue in a map; ValueError, in one line, for a folder that is not a map, or is damaged."""
+    """The catalogue in a map; ValueError, in one line, for a folder that is not a map, or a damaged one."""
     about = _about(folder)
     if about is None:
         raise ValueError(f"{folder}: not a map, or a damaged one; give the Parquet file that it should be made of")
@@ -69,13 +69,13 @@ def open_map(folder: Path) -> Map:
 
 
 def convert(dataset: Dataset, folder: Path, progress: Progress | None = None) -> None:
-    """Make the map of a dataset, unless it is there already. Two processes that try do it once."""
+    """Make the map of a dataset, unless it exists already. Of several processes that try, one does it."""
     source = _source(dataset)
     if _made_of(folder, source):
         return
     part = folder.with_name(folder.name + ".part")
-    for there in (folder, part):
-        _only_ours(there)
+    for target in (folder, part):
+        _only_ours(target)
     missing = [above for above in part.parents if not above.exists()]
     try:
         part.mkdir(parents=True, exist_ok=True)
@@ -96,7 +96,7 @@ def convert(dataset: Dataset, folder: Path, progress: Progress | None = None) ->
 
 
 class _Done(NamedTuple):
-    """A row group that is written: a line of the journal. Groups are entered in order."""
+    """A written row group: a line of the journal. Groups are in order."""
 
     start: int
     checksum: int  # of its features
@@ -106,7 +106,7 @@ class _Done(NamedTuple):
 
 
 class _Conversion:
-    """One run: what was done before, what is to be done, and the files."""
+    """One run of a conversion, which may resume an earlier one."""
 
     def __init__(self, dataset: Dataset, part: Path, source: dict[str, Any], progress: Progress | None) -> None:
         self.dataset, self.part, self.source, self.progress = dataset, part, source, progress
@@ -117,7 +117,7 @@ class _Conversion:
         self._rows_done = 0
 
     def run(self) -> None:
-        """Write what is missing, and say what it is."""
+        """Write the missing row groups, then ``about.json``."""
         before = self._journal()
         with contextlib.ExitStack() as files:
             file = self._open(files, "features.npy", len(self.head) + self.rows * self.dim * 4)
@@ -132,12 +132,12 @@ class _Conversion:
             scales, letters = np.zeros(self.dim), before[-1].letters if before else 0
             for done in before:
                 np.maximum(scales, done.scales, out=scales)
-            for group, here, checksum, names in self._written(file, self.dataset.groups[len(before) :]):
-                np.maximum(scales, here, out=scales)
+            for group, group_scales, checksum, names in self._written(file, self.dataset.groups[len(before) :]):
+                np.maximum(scales, group_scales, out=scales)
                 letters, ids_checksum = self._write_ids(ids, group.start, letters, names)
-                journal.write(json.dumps(_Done(group.start, checksum, here.tolist(), letters, ids_checksum)) + "\n")
+                journal.write(json.dumps(_Done(group.start, checksum, group_scales.tolist(), letters, ids_checksum)) + "\n")
                 synced.append(syncing.submit(os.fsync, file))  # now, so that little is left to sync at the end
-            for sync in synced:  # the system reports a failed write only once
+            for sync in synced:  # the system reports a failed write only once, here
                 sync.result()
             if ids is not None:
                 os.ftruncate(ids[0], letters)
@@ -146,21 +146,21 @@ class _Conversion:
         self._finish(scales)
 
     def _journal(self) -> list[_Done]:
-        """What an earlier run of the same conversion has written; empty if the earlier run converted other data."""
+        """The groups that an earlier run of the same conversion has written; empty if it converted other data."""
         source, journal = self.part / "source.json", self.part / "done"
         if not (source.is_file() and journal.is_file() and source.read_text() == json.dumps(self.source)):
             for stale in self.part.iterdir():
                 stale.unlink()
             source.write_text(json.dumps(self.source))
             return []
-        found: list[_Done] = []
-        with contextlib.suppress(ValueError, TypeError):  # the last line may be torn
+        groups: list[_Done] = []
+        with contextlib.suppress(ValueError, TypeError):  # the last line may be incomplete
             for line in journal.read_bytes().splitlines():
-                found.append(_Done(*json.loads(line)))
-        return found
+                groups.append(_Done(*json.loads(line)))
+        return groups
 
     def _intact(self, file: int, ids: tuple[int, int] | None, before: list[_Done]) -> int:
-        """How many groups, from the first on, still have their checksums."""
+        """The number of groups, from the first on, whose checksums still match."""
         letters = 0
         for number, (group, done) in enumerate(zip(self.dataset.groups, before, strict=False)):
             checksum = _checksum(file, self._at(group.start), group.rows * self.dim * 4)
@@ -184,7 +184,7 @@ class _Conversion:
         return file
 
     def _open_ids(self, files: contextlib.ExitStack) -> tuple[int, int] | None:
-        """The ids' text, and where each ends."""
+        """The files of the ids' text and of their end offsets."""
         if self.named is None:
             return None
         text, ends = self._open(files, "ids", 0), self._open(files, "ids.npy", len(self.ends_head) + (self.rows + 1) * 8)
@@ -192,7 +192,7 @@ class _Conversion:
         return text, ends
 
     def _write_ids(self, files: tuple[int, int] | None, start: int, end: int, names: list[Any]) -> tuple[int, int]:
-        """Write a group's ids after the others, which end at ``end``; where they then end, and a checksum."""
+        """Write a group's ids after the others, which end at ``end``; return the new end, and a checksum."""
         if files is None:
             return 0, 0
         begin, at = end, self._end_at(start)
@@ -206,7 +206,7 @@ class _Conversion:
         return end, _checksum(files[1], first, at - first, _checksum(files[0], begin, end - begin))
 
     def _written(self, file: int, groups: list[Group]) -> Iterator[tuple[Group, Floats, int, list[Any]]]:
-        """Every group in order, once it is written; some are read ahead, one per processor."""
+        """Every group in order, once it is written; up to two per processor are read ahead."""
         workers, alone = os.cpu_count() or 1, len(groups) == 1
         ahead: deque[tuple[Group, Future[tuple[Floats, int, list[Any]]]]] = deque()
         with ThreadPoolExecutor(workers) as pool:
@@ -224,7 +224,7 @@ class _Conversion:
                     waiting.cancel()
 
     def _write(self, file: int, group: Group, alone: bool) -> tuple[Floats, int, list[Any]]:
-        """Read one group and write its features: its scales, a checksum and its ids."""
+        """Read one group and write its features; return its scales, a checksum and its ids."""
         scales, checksum, ids = np.zeros(self.dim), 0, []
         for part in self.dataset.read(group, threads=alone):
             np.maximum(scales, part.scales, out=scales)
@@ -243,7 +243,7 @@ class _Conversion:
                 self.progress(self._rows_done, self.rows)
 
     def _finish(self, scales: Floats) -> None:
-        """Check what needs all rows (ids, scales), and write ``about.json``."""
+        """Run the checks that need all rows (ids, scales), and write ``about.json``."""
         name = self.dataset.files[0]
         if self.named is not None:
             ids = Names.open(self.part / "ids", self.part / "ids.npy")
@@ -254,7 +254,7 @@ class _Conversion:
                     "ids must all be different"
                 )
         if not scales.any():
-            raise ValueError(f"{name}: every feature of every item is zero; at least one direction to differ in is needed")
+            raise ValueError(f"{name}: every feature of every item is zero; give at least one that is not")
         about = {"format": FORMAT, "rows": self.rows, "dim": self.dim, "ids": self.named, "scales": scales.tolist()}
         for leftover in ("source.json", "done"):
             (self.part / leftover).unlink()
@@ -271,14 +271,14 @@ class _Conversion:
 
 
 def _letters(column: Any) -> tuple[NDArray[np.int64], memoryview]:
-    """Where each of pyarrow's strings begins, and their text."""
+    """The offset of each of pyarrow's strings, and their text."""
     _, offsets, letters = column.buffers()
     starts = np.frombuffer(offsets, np.int32)[column.offset : column.offset + len(column) + 1].astype(np.int64)
     return starts, memoryview(letters or b"").cast("B")[starts[0] : starts[-1]]
 
 
 def _checksum(file: int, at: int, length: int, before: int = 0) -> int:
-    """Checksum of a part of a file, continuing an earlier one; of what exists, if the file is shorter."""
+    """Checksum of a part of a file, continuing an earlier one; a shorter file ends it early."""
     while length > 0:
         data = os.pread(file, min(length, 1 << 24), at)
         if not data:
@@ -301,11 +301,11 @@ def npy_header(shape: tuple[int, ...], kind: str) -> bytes:
 
 
 def _source(dataset: Dataset) -> dict[str, Any]:
-    """What a map depends on."""
+    """The files and columns that a map depends on."""
     layout = dataset.layout
     return {
         "files": [list(file) for file in dataset.sources()],
-        "features": [one.name for one in layout.features],
+        "features": [column.name for column in layout.features],
         "ids": layout.ids_name,
     }
 
@@ -328,7 +328,7 @@ def _made_of(folder: Path, source: dict[str, Any]) -> bool:
 
 
 def _only_ours(folder: Path) -> None:
-    """ValueError unless the folder holds a map, or the beginning of one: nothing else is ever replaced."""
+    """ValueError unless the folder holds a map or part of one: nothing else is ever replaced."""
     if folder.is_dir():
         other = next((path.name for path in folder.iterdir() if path.name not in OURS), None)
         if other is not None:
@@ -338,7 +338,7 @@ def _only_ours(folder: Path) -> None:
 
 
 def _forget(part: Path, made: list[Path]) -> None:
-    """Remove what was begun, and the folders that were made for it."""
+    """Remove the unfinished map, and the folders that were made for it."""
     shutil.rmtree(part, ignore_errors=True)
     for above in made:
         with contextlib.suppress(OSError):
@@ -346,14 +346,14 @@ def _forget(part: Path, made: list[Path]) -> None:
 
 
 def _replace(part: Path, folder: Path) -> None:
-    """Put the finished map where it belongs, in place of one of older data, and see that the disk has it."""
+    """Rename the finished map, in place of one of older data, and sync it to disk."""
     old = part.with_name(f"{part.name}.{os.getpid()}")
     if folder.exists():
         folder.rename(old)
     part.rename(folder)
     shutil.rmtree(old, ignore_errors=True)
     for changed in (folder, folder.parent):
-        with contextlib.suppress(OSError):  # not every system can
+        with contextlib.suppress(OSError):  # not every system supports it
             number = os.open(changed, os.O_RDONLY)
             try:
                 os.fsync(number)
@@ -363,7 +363,7 @@ def _replace(part: Path, folder: Path) -> None:
 
 @contextlib.contextmanager
 def _alone(part: Path) -> Iterator[None]:
-    """Let one process at a time work beside a dataset; the others wait."""
+    """Let one process at a time write beside a dataset; the others wait."""
     try:
         import fcntl
     except ImportError:  # Windows: there the second one fails to replace what the first has open

@@ -1,7 +1,7 @@
-"""Parquet as features: what the columns are, and reading them group by group without ever holding a file.
+"""Parquet as features: which columns to use, and reading them group by group without loading whole files.
 
-A *dataset* is one file, a folder of them, a pattern (``items/*.parquet``) or a list of these, here or at an address that
-pyarrow knows (``s3://bucket/items/*.parquet``). Its rows are those of its files, in the order of their names.
+A *dataset* is one file, a folder of them, a pattern (``items/*.parquet``) or a list of these, local or at an address that
+pyarrow supports (``s3://bucket/items/*.parquet``). Its rows are those of its files, in the order of their names.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from recurrank._arrays import Features, Floats
 from recurrank.catalogue.columns import Column, Kind, Layout, layout
 
 BATCH_NUMBERS = 1 << 21
-"""Features that are decoded at once: 8 MB of float32. Each batch costs pyarrow some time per column, whatever its size."""
-BESIDE = 1 << 17
-"""Numbers that are transposed from columns into rows at once, so that they stay in the processor's cache."""
+"""Features decoded at once: 8 MB of float32. Each batch costs pyarrow some time per column, whatever its size."""
+TRANSPOSED = 1 << 17
+"""Numbers transposed from columns into rows at once, so that they stay in the processor's cache."""
 
 Where = str | Path | Sequence[str | Path]
 
@@ -36,7 +36,7 @@ class Group(NamedTuple):
 
 
 class Part(NamedTuple):
-    """Some neighbouring rows."""
+    """Adjacent rows."""
 
     start: int
     features: Features
@@ -49,10 +49,10 @@ class Dataset:
 
     Args:
         where: a file, folder, pattern or address, or several.
-        features: the column of lists, or the columns of numbers; by default the only one of lists, or all of numbers.
+        features: the column of lists, or the columns of numbers; by default the only list column, or all columns of numbers.
         ids: the column that names the items, by default ``id`` if there is one.
 
-    Raises ValueError, in one line, for what is not such a dataset.
+    Raises ValueError, in one line, for anything that is not such a dataset.
 
     """
 
@@ -64,10 +64,10 @@ class Dataset:
         start, first = 0, None
         for name in self.files:
             meta = self._open(name)
-            here = parquet_layout(name, meta.schema_arrow, features, ids)
-            first = first or here
-            if here != first:
-                raise ValueError(f"{name}: {here.difference(first)}; all files need the columns of {self.files[0]}")
+            own = parquet_layout(name, meta.schema_arrow, features, ids)
+            first = first or own
+            if own != first:
+                raise ValueError(f"{name}: {own.difference(first)}; all files need the columns of {self.files[0]}")
             for number in range(meta.num_row_groups):
                 rows = meta.metadata.row_group(number).num_rows
                 if rows:
@@ -79,7 +79,7 @@ class Dataset:
         self.dim = self._dim()
 
     def __getstate__(self) -> dict[str, Any]:
-        """Handles of open files stay where they were opened."""
+        """Without the handles of open files, which cannot be pickled."""
         return {name: value for name, value in self.__dict__.items() if name not in ("_handles", "_pq")}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -87,14 +87,14 @@ class Dataset:
         self._handles, self._pq = threading.local(), _pyarrow(self.files)
 
     def sources(self) -> list[tuple[str, int, int]]:
-        """What each file is: path, size, and time of its last change in nanoseconds."""
-        found = self.system.get_file_info(self.files)
-        return [(one.path, int(one.size), int(one.mtime_ns or 0)) for one in found]
+        """Path, size and time of the last change, in nanoseconds, of each file."""
+        infos = self.system.get_file_info(self.files)
+        return [(info.path, int(info.size), int(info.mtime_ns or 0)) for info in infos]
 
     def read(
         self, group: Group, *, ids: bool = True, threads: bool = False, kind: type[np.floating[Any]] = np.float32
     ) -> Iterator[Part]:
-        """A group's rows, some at a time; ValueError names the first invalid row."""
+        """A group's rows in batches; ValueError names the first invalid row."""
         from recurrank.catalogue.kernels import enlarge
 
         names = (self.layout if ids else self.layout._replace(ids=None)).names
@@ -150,7 +150,7 @@ class Dataset:
         return features, names if ids and self.layout.ids else None
 
     def only(self, groups: list[Group]) -> Dataset:
-        """The dataset with no more than these row groups."""
+        """The dataset restricted to these row groups."""
         part = Dataset.__new__(Dataset)
         part.__setstate__({**self.__getstate__(), "groups": groups, "rows": sum(group.rows for group in groups)})
         part.files = sorted({group.file for group in groups})
@@ -164,7 +164,7 @@ class _Batch:
         self.dataset, self.group, self.start, self.batch, self.kind = dataset, group, start, batch, kind
 
     def length(self) -> int:
-        """Of the first list."""
+        """The length of the first list."""
         length = _stored(self.batch.column(0)).value_lengths()[0].as_py()
         if not length:
             raise self._error(0, self.dataset.layout.features[0].name, "no features; every item needs its own")
@@ -181,13 +181,13 @@ class _Batch:
             if column.null_count:
                 raise self._error(self._first_null(column), name, "empty; every item needs all features")
             numbers.append(column.to_numpy(zero_copy_only=False))
-        step = max(64, BESIDE // self.dataset.dim)
+        step = max(64, TRANSPOSED // self.dataset.dim)
         columns = np.empty((self.dataset.dim, step + 16), self.kind)  # 16: otherwise all columns share a few cache lines
         with np.errstate(over="ignore"):  # numbers that are too large become infinite here, and are reported below
             for start in range(0, len(out), step):
                 for j, column in enumerate(numbers):
-                    some = column[start : start + step]
-                    columns[j, : len(some)] = some
+                    tile = column[start : start + step]
+                    columns[j, : len(tile)] = tile
                 turn(columns, out[start : start + step])
         return out
 
@@ -247,7 +247,7 @@ def _readable(name: str) -> Iterator[None]:
 
     try:
         yield
-    except MemoryError:  # one of pyarrow's errors too
+    except MemoryError:  # pyarrow's own is also an ArrowException
         raise
     except (pa.ArrowException, OSError) as error:
         if isinstance(error, ValueError) and str(error).startswith(name):
@@ -265,7 +265,7 @@ def _even(column: Any, dim: int) -> bool:
 
 
 def _files(where: Where) -> tuple[Any, list[str]]:
-    """The file system and the files' names in it, in order."""
+    """The file system, and the names of the files in it, in order."""
     from pyarrow import fs
 
     given = [where] if isinstance(where, str | Path) else list(where)
@@ -273,15 +273,15 @@ def _files(where: Where) -> tuple[Any, list[str]]:
         raise ValueError("features: no files; give at least one")
     system: Any = None
     names: list[str] = []
-    for one in map(str, given):
+    for address in map(str, given):
         try:
-            here, path = fs.FileSystem.from_uri(one) if "://" in one else (fs.LocalFileSystem(), one)
+            own, path = fs.FileSystem.from_uri(address) if "://" in address else (fs.LocalFileSystem(), address)
         except Exception as error:
-            raise ValueError(f"{one}: not an address that can be read ({_line(error)})") from error
-        system = system or here
-        if system.type_name != here.type_name:
-            raise ValueError(f"{one}: not in the same file system as {given[0]}; give files of one")
-        names += _listed(system, one, path)
+            raise ValueError(f"{address}: not an address that can be read ({_line(error)})") from error
+        system = system or own
+        if system.type_name != own.type_name:
+            raise ValueError(f"{address}: not in the same file system as {given[0]}; give files of one")
+        names += _listed(system, address, path)
     return system, names
 
 
@@ -289,16 +289,16 @@ def _listed(system: Any, given: str, path: str) -> list[str]:
     from pyarrow import fs
 
     try:
-        found = system.get_file_info(path)
-        if found.is_file:
+        info = system.get_file_info(path)
+        if info.is_file:
             names = [path]
-        elif found.type == fs.FileType.Directory:
-            held = system.get_file_info(fs.FileSelector(path))
-            names = [one.path for one in held if one.is_file and one.path.endswith(".parquet")]
+        elif info.type == fs.FileType.Directory:
+            infos = system.get_file_info(fs.FileSelector(path))
+            names = [info.path for info in infos if info.is_file and info.path.endswith(".parquet")]
         else:  # a pattern, in its last part
             folder, _, pattern = path.rpartition("/")
-            held = system.get_file_info(fs.FileSelector(folder or ".", allow_not_found=True))
-            names = [one.path for one in held if one.is_file and fnmatch.fnmatchcase(one.base_name, pattern)]
+            infos = system.get_file_info(fs.FileSelector(folder or ".", allow_not_found=True))
+            names = [info.path for info in infos if info.is_file and fnmatch.fnmatchcase(info.base_name, pattern)]
     except OSError as error:
         raise ValueError(f"{given}: cannot be listed ({_line(error)})") from error
     if not names:
@@ -315,18 +315,18 @@ def _pyarrow(where: Where) -> Any:
 
 
 def parquet_layout(where: str, schema: Any, features: str | Sequence[str] | None = None, ids: str | None = None) -> Layout:
-    """Which columns of a schema of pyarrow are used for what."""
+    """The use of each column of a pyarrow schema."""
     import pyarrow as pa
 
     types = [(name, _storage(kind)) for name, kind in zip(schema.names, schema.types, strict=True)]
     columns = [Column(name, _kind(kind), str(kind)) for name, kind in types]
-    found = layout(where, columns, features, ids)
-    if found.ids is not None:
-        kind = dict(types)[found.ids.name]
-        of = kind.value_type if pa.types.is_dictionary(kind) else kind
-        if not (_is_text(of) or pa.types.is_integer(of)):
-            raise ValueError(f"{where}: column {found.ids.name!r} holds {kind}; ids are text or whole numbers")
-    return found
+    used = layout(where, columns, features, ids)
+    if used.ids is not None:
+        kind = dict(types)[used.ids.name]
+        values = kind.value_type if pa.types.is_dictionary(kind) else kind
+        if not (_is_text(values) or pa.types.is_integer(values)):
+            raise ValueError(f"{where}: column {used.ids.name!r} holds {kind}; ids are text or whole numbers")
+    return used
 
 
 def _kind(kind: Any) -> Kind:
@@ -337,14 +337,14 @@ def _kind(kind: Any) -> Kind:
         return Kind.NUMBERS
     if types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind):
         return Kind.LISTS if _is_number(kind.value_type) else Kind.UNCLEAR
-    known = (types.is_temporal, types.is_dictionary, types.is_null, types.is_binary, types.is_large_binary)
-    if _is_text(kind) or str(kind) == "binary_view" or types.is_fixed_size_binary(kind) or any(is_(kind) for is_ in known):
+    checks = (types.is_temporal, types.is_dictionary, types.is_null, types.is_binary, types.is_large_binary)
+    if _is_text(kind) or str(kind) == "binary_view" or types.is_fixed_size_binary(kind) or any(check(kind) for check in checks):
         return Kind.BESIDE
     return Kind.UNCLEAR
 
 
 def _storage(kind: Any) -> Any:
-    """What an extension of pyarrow's types, such as a tensor of fixed shape, is stored as."""
+    """The storage type of a pyarrow extension type, such as a tensor of fixed shape."""
     import pyarrow as pa
 
     return kind.storage_type if isinstance(kind, pa.BaseExtensionType) else kind
@@ -373,4 +373,4 @@ def _line(error: BaseException) -> str:
 
 
 Progress = Callable[[int, int], None]
-"""Called with how many rows are done, and of how many."""
+"""Called with the number of rows that are done, and of all rows."""

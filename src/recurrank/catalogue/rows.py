@@ -1,9 +1,9 @@
-"""Reading a catalogue chunk by chunk: leverages, scales and products that never hold all of it in memory.
+"""Reading a catalogue chunk by chunk: leverages, scales and products without loading all of it into memory.
 
 Features stay as they are stored (float32 or float64, in memory or mapped from a file); all arithmetic is in float64.
-Chunks are shared out among the processors. What comes out is the same to the last bit whatever their number and
-wherever the chunks begin: a row's products are summed in an order that depends on nothing but the row, and the best of
-all rows are the best of the chunks' best, equal ones by their index.
+Chunks are distributed over the processors. Results are the same to the last bit for any number of processors and any
+chunk boundaries: the order in which a row's products are summed depends only on the row, and the best of all rows are the
+best of the chunks' best, ties by their index.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ CHUNK_NUMBERS = 1 << 18
 SMALLEST_SCALE = 1e-280
 """Columns whose scale is below this count as zero: float64 cannot represent the reciprocal."""
 COPIED = 1 << 28
-"""Bytes of features up to which an array that its caller may still write to is copied."""
+"""Bytes of features up to which an array is copied if its caller may still write to it."""
 
 
 class Rows:
@@ -37,9 +37,9 @@ class Rows:
     Args:
         features: the whole catalogue, one row per item.
         index: which rows, in which order; by default all of them.
-        scales: the largest absolute value of each column, where it is known already.
+        scales: the largest absolute value of each column, if it is known already.
 
-    Reading a memory map whose file has become shorter would end the process; every read looks first, and raises
+    Reading a memory map whose file has become shorter would kill the process; every read checks that first, and raises
     ValueError.
 
     >>> rows = Rows(np.eye(3), index=np.array([2, 0]))
@@ -63,7 +63,7 @@ class Rows:
 
     @property
     def precise(self) -> bool:
-        """Whether features have the digits of float64."""
+        """Whether features have the precision of float64."""
         return self.features.dtype != np.float32
 
     def parts(self) -> list[slice]:
@@ -101,7 +101,7 @@ class Rows:
         return self._scales
 
     def scan(self, lens: Lens, most: int) -> Found:
-        """What the lens finds among all rows: see :class:`Found`."""
+        """The result of a pass with this lens over all rows."""
         best, outside = Best(most + 1), Best(4 * self.dim)
 
         def work(part: slice) -> None:
@@ -129,11 +129,11 @@ def column_scales(rows: Rows) -> Floats:
 
     def work(part: slice) -> None:
         stored = rows.stored(part)
-        here = np.maximum(stored.max(axis=0), -stored.min(axis=0)).astype(np.float64)
-        if not np.isfinite(here).all():
+        scales = np.maximum(stored.max(axis=0), -stored.min(axis=0)).astype(np.float64)
+        if not np.isfinite(scales).all():
             row, column = np.argwhere(~np.isfinite(stored))[0]
             bad.append((part.start + int(row), int(column), float(stored[row, column])))
-        largest.append(here)
+        largest.append(scales)
 
     over_parts(rows, work)
     if bad:
@@ -143,15 +143,15 @@ def column_scales(rows: Rows) -> Floats:
 
 
 def without_zeros(scales: Floats) -> Floats:
-    """1 for a column of zeros; ValueError when all are."""
+    """The scales, with 1 for a column of zeros; ValueError if all columns are zero."""
     scales = np.where(scales < SMALLEST_SCALE, 0.0, scales)
     if not scales.any():
-        raise ValueError("features: every feature of every item is zero; at least one direction to differ in is needed")
+        raise ValueError("features: every feature of every item is zero; give at least one that is not")
     return np.where(scales == 0, 1.0, scales)
 
 
 def products(rows: Rows, vector: Floats, decimals: int | None = None, best: Best | None = None) -> Floats:
-    """``<x, vector>`` of every row x, rounded if so wished; ``best`` gets them too. Equal rows have equal products."""
+    """``<x, vector>`` of every row x, rounded to ``decimals`` if given; ``best`` gets them. Equal rows have equal products."""
     from recurrank.catalogue.kernels import dot
 
     out = np.empty(len(rows))
@@ -180,7 +180,7 @@ def leverages(rows: Rows, whitening: Floats) -> Floats:
 
 
 def over_parts(rows: Rows, work: Callable[[slice], None]) -> None:
-    """Do the work for every part, on all processors."""
+    """Call ``work`` for every part, on all processors."""
     parts = rows.parts()
     with one_thread():
         if len(parts) < 2:
@@ -194,9 +194,9 @@ def over_parts(rows: Rows, work: Callable[[slice], None]) -> None:
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """Keep BLAS from starting threads: ours share out the chunks, and for small matrices its threads cost more than they do.
+    """Keep BLAS from starting threads: our own process the chunks, and for small matrices its threads cost more than they gain.
 
-    (Beside another busy process, a QR factorisation of 2 ms took 200 with threads.)
+    (While another process was busy, a QR factorisation of 2 ms took 200 with threads.)
     """
     with _controller().limit(limits=1):
         yield
@@ -208,10 +208,10 @@ def _controller() -> ThreadpoolController:
 
 
 def kept(features: Features) -> Features:
-    """The features, copied if their caller may still write to them: a buffer may be used again for other items.
+    """The features, copied if their caller may still write to them, for example to reuse a buffer for other items.
 
-    Memory maps, read-only arrays and arrays above ``COPIED`` bytes are left where they are. The copy is writeable, since numba
-    would compile everything again for a read-only one.
+    Memory maps, read-only arrays and arrays above ``COPIED`` bytes are not copied. The copy is writeable, since numba would
+    compile everything again for a read-only one.
     """
     return features.copy() if lent(features) and features.nbytes <= COPIED else features
 
@@ -225,7 +225,7 @@ class MappedFile(NamedTuple):
     """The file that an array is mapped from."""
 
     mapped: mmap.mmap
-    needed: int  # how long it has to be
+    needed: int  # the size that it must have, in bytes
     name: str
 
     @classmethod

@@ -1,4 +1,4 @@
-"""What a pass over the rows of a catalogue looks for, and what it finds: the rows of largest leverage, and those off a span."""
+"""Passes over the rows of a catalogue that find the rows of largest leverage, and those outside a span."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ import numpy as np
 from recurrank._arrays import Features, Floats, Ints
 
 TILE = 64
-"""Products with a matrix are computed for multiples of this many rows: BLAS sums the last of an odd number in another order."""
+"""Products with a matrix are computed for multiples of this number of rows: BLAS sums leftover rows in another order."""
 
 
 class Lens(NamedTuple):
-    """How a pass looks at rows: in a basis, under one Q."""
+    """What a pass computes of each row: its leverage under one Q, and its distance from a basis."""
 
     whitening: Floats  # (d, r): |x W|^2 is the leverage of x
-    complement: Floats  # (d, d - r): what the basis does not reach
-    scales: Floats  # (d,) taken out before lengths are compared
-    slack: float  # how far off the span, relative to a row's length, is rounding only
+    complement: Floats  # (d, d - r): a basis of the directions outside the span
+    scales: Floats  # (d,) divided out before lengths are compared
+    slack: float  # distances from the span, relative to a row's length, up to this are rounding
 
     def look(self, stored: Features) -> tuple[Floats, Floats | None]:
-        """The leverage of each row, and its squared relative distance from the span (None: no row can be off the span)."""
+        """The leverage of each row, and its squared relative distance from the span (None if no row can be outside it)."""
         count, dim = stored.shape
         rank = self.whitening.shape[1]
         padded = -(-count // TILE) * TILE
@@ -42,45 +42,45 @@ class Lens(NamedTuple):
 
 
 class Found(NamedTuple):
-    """What a pass found: the rows of largest leverage, a bound for all others, and the rows furthest off the span."""
+    """The result of a pass: the rows of largest leverage, a bound for all others, and the rows furthest from the span."""
 
-    indices: Ints  # the largest first, equal ones by index
+    indices: Ints  # the largest first, ties by index
     lever: Floats
     rows: Floats
-    rest: float  # no row that is not here has a larger leverage
+    rest: float  # no other row has a larger leverage
     outside: Ints  # the furthest first
-    off: Floats  # how far: see Lens.look
+    off: Floats  # squared relative distances: see Lens.look
     outside_rows: Floats
 
 
 class Best:
-    """The indices of the largest of many numbers, which come in any order from several threads."""
+    """The indices of the largest of many numbers, which several threads add in any order."""
 
     def __init__(self, most: int, spare: int = 1000) -> None:
         self.most, self.spare = most, spare
-        self._least = -np.inf  # of the best so far, once there are enough
+        self._least = -np.inf  # the smallest of the best so far, once there are enough
         self._lock = threading.Lock()
         self._indices: list[Ints] = []
         self._values: list[Floats] = []
         self._held = 0
 
     def add(self, start: int, values: Floats, above: float = -np.inf) -> None:
-        """Numbers for the indices from ``start`` on; only those above a limit count."""
-        here = np.flatnonzero((values >= self._least) & (values > above))
-        if len(here) == 0:
+        """Add numbers with the indices from ``start`` on; only those above a limit count."""
+        index = np.flatnonzero((values >= self._least) & (values > above))
+        if len(index) == 0:
             return
-        kept = values[here]
+        kept = values[index]
         with self._lock:
-            self._indices.append(here + start)
+            self._indices.append(index + start)
             self._values.append(kept)
-            self._held += len(here)
+            self._held += len(index)
             if self._held > 2 * self.most + self.spare:
                 indices, values = self.found()
                 self._indices, self._values, self._held = [indices], [values], len(indices)
                 self._least = float(values[-1])
 
     def found(self) -> tuple[Ints, Floats]:
-        """Indices and numbers, the largest first, equal ones by index."""
+        """Indices and numbers, the largest first, ties by index."""
         if not self._indices:
             return np.empty(0, np.int64), np.empty(0)
         indices, values = np.concatenate(self._indices), np.concatenate(self._values)
@@ -93,7 +93,7 @@ class Best:
 
 
 def merged(parts: list[Found], most: int) -> Found:
-    """Merge what several passes found: the same as one pass over all of their rows."""
+    """Merge the results of several passes: the same as one pass over all of their rows."""
     joined = [np.concatenate(column) for column in zip(*(part[:3] + part[4:] for part in parts), strict=True)]
     indices, lever, rows, outside, off, outside_rows = joined
     order = np.lexsort((indices, -lever))
@@ -104,7 +104,7 @@ def merged(parts: list[Found], most: int) -> Found:
 
 
 class _Scratch(threading.local):
-    """Memory for a chunk and its image, one per thread: made once, since memory that was never touched is slow."""
+    """Memory for a chunk and its image, reused by each thread, since fresh memory is slow."""
 
     def __init__(self) -> None:
         self.memory = np.empty(0)

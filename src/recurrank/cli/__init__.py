@@ -37,7 +37,7 @@ COMMANDS = {
     "rankers": "List the ranking algorithms.",
     "clicks": "List the click models.",
 }
-"""Every command with its one line of help; the module of the same name has the rest."""
+"""Every command with its line of help; its module has the rest."""
 
 
 EXTRAS = {"serve": ("msgspec", "prometheus_client", "structlog", "uvicorn"), "client": ("httpx",)}
@@ -89,16 +89,16 @@ def main(arguments: list[str] | None = None) -> None:
         _complain("stopped")
         status = 130
     except Exception as error:
-        said = _of_a_module(error)
-        if said is None:
+        message = _message_of_module(error)
+        if message is None:
             raise
-        _complain(said)
+        _complain(message)
         status = 2
     sys.exit(status if isinstance(status, int) else 0)
 
 
-def _of_a_module(error: Exception) -> str | None:
-    """What to say of an error that only a module tells which may not be loaded: then nothing of it has raised the error."""
+def _message_of_module(error: Exception) -> str | None:
+    """The message for an error of the store or of a plugin; a module that is not loaded cannot have raised it."""
     records, plugins = sys.modules.get("recurrank.serving.store.records"), sys.modules.get("recurrank.plugins")
     if records is not None and isinstance(error, records.StoreError):
         return f"store: {error}"

@@ -13,7 +13,7 @@ from recurrank.cli.keys import store_option
 from recurrank.cli.shared import json_option, print_json
 
 LOWEST = 19
-"""The priority of a copy: a busy server's requests come first."""
+"""Priority (niceness) of the copying process: a busy server's requests come first."""
 
 
 @click.command()
@@ -25,19 +25,19 @@ def command(to: Path, store: str, as_json: bool) -> None:
 
     Copying recurrank.db by other means loses what is in recurrank.db-wal. For PostgreSQL use pg_dump.
     """
-    with _politely():
+    with _lowest_priority():
         from recurrank.serving.backup import backup
 
-        made = backup(store, to)
+        copy = backup(store, to)
     if as_json:
-        print_json({"path": str(made.path), "events": made.events, "keys": made.keys})
+        print_json({"path": str(copy.path), "events": copy.events, "keys": copy.keys})
     else:
-        click.echo(f"{made.events:,} events{' and the keys' if made.keys else ''}: {made.path}")
+        click.echo(f"{copy.events:,} events{' and the keys' if copy.keys else ''}: {copy.path}")
 
 
 @contextmanager
-def _politely() -> Iterator[None]:
-    """At the lowest priority, where the system has such a thing; only root gets the old one back."""
+def _lowest_priority() -> Iterator[None]:
+    """Run at the lowest priority, where the system supports it; only root can restore the old one."""
     if not hasattr(os, "setpriority"):  # Windows
         yield
         return

@@ -42,7 +42,7 @@ def _describe(model: Any) -> dict[str, Any]:
     from recurrank.clicks.presets import make, names
 
     holds: dict[str, bool] = {}
-    if model.name in names():  # a factored model is whatever its function says
+    if model.name in names():  # a factored model depends on its function
         try:
             preset = make(model.name, [0.9, 0.7, 0.5, 0.3, 0.1], positions=3)
         except ValueError:  # a user's model without defaults

@@ -63,7 +63,7 @@ def command(
         began = time.perf_counter()
         design = volumetric_spanner(catalogue.features) if spanner else g_optimal(catalogue.features, tolerance)
         seconds = time.perf_counter() - began
-    _say(items, width, design, seconds, names, as_json)
+    _print(items, width, design, seconds, names, as_json)
 
 
 def _clustered(address: str, where: Any, column: str | None, ids: str | None, tolerance: float) -> tuple[int, int, Any, float]:
@@ -82,7 +82,7 @@ def _share(bar: Callable[..., None]) -> Callable[[int, int], None]:
     return lambda done, whole: bar(done / whole)
 
 
-def _say(items: int, dim: int, design: Any, seconds: float, names: Any, as_json: bool) -> None:
+def _print(items: int, dim: int, design: Any, seconds: float, names: Any, as_json: bool) -> None:
     facts: dict[str, Any] = {
         "items": items,
         "dim": dim,

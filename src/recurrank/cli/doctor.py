@@ -39,7 +39,7 @@ def command(config: Path | None, store: str | None, archive: str | None, as_json
 
 
 def _configured(config: Path | None, store: str | None) -> tuple[Check, dict[str, Any]]:
-    """Whether ``recurrank serve`` takes the same options, and what it makes of them."""
+    """Whether ``recurrank serve`` accepts the same options, and their values."""
     from recurrank.serving.doctor import Check
 
     arguments = [f"--config={config}"] if config else []
@@ -48,8 +48,8 @@ def _configured(config: Path | None, store: str | None) -> tuple[Check, dict[str
         options = serve.make_context("serve", arguments).params
         check_options(**options)
     except (ValueError, OSError, click.ClickException) as error:
-        said = error.format_message() if isinstance(error, click.ClickException) else str(error)
-        options = serve.make_context("serve", arguments, resilient_parsing=True).params  # what can be read of them
-        return Check("configuration", "wrong", " ".join(said.split())), options
-    said = "the environment and defaults" if config is None else f"{config}: {len(read_options(config, serve))} options"
-    return Check("configuration", "ok", said), options
+        message = error.format_message() if isinstance(error, click.ClickException) else str(error)
+        options = serve.make_context("serve", arguments, resilient_parsing=True).params  # those that are valid
+        return Check("configuration", "wrong", " ".join(message.split())), options
+    source = "the environment and defaults" if config is None else f"{config}: {len(read_options(config, serve))} options"
+    return Check("configuration", "ok", source), options

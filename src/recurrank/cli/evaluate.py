@@ -66,8 +66,8 @@ def _print(found: Any) -> None:
     out.print(f"{found.policy}: clicks per page on {found.pages:,} pages (shown: {found.shown:.4f})")
     if assumed:
         out.print(table)
-    for said, names in assumed.items():
-        out.print(f"{', '.join(names)}: {said}")
+    for assumption, names in assumed.items():
+        out.print(f"{', '.join(names)}: {assumption}")
     for reason, names in refused.items():
         out.print(f"{', '.join(names)} refused: {reason}")
     if found.overlap:

@@ -1,4 +1,4 @@
-"""``recurrank field``: everything that is registered, on every kind of problem."""
+"""``recurrank field``: every registered ranker on every kind of problem."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ option, run_option = options_of(families), options_of(Suite.run)
 @option("--test", type=FILE, help="The LETOR file that NDCG is measured on.")
 @run_option("--jobs", help="How many processes on this machine; by default one per core.")
 @run_option("--engine", help="Where to run: local, or dask:ADDRESS of a Dask scheduler.")
-@run_option("--out", type=FILE, help="A folder for results, reports and figures; a stopped run goes on from what is there.")
+@run_option("--out", type=FILE, help="A folder for results, reports and figures; a stopped run continues from finished rows.")
 @json_option
 @plugin_option
 def command(chosen: str | None, jobs: int, engine: str, out: Path | None, as_json: bool, **settings: Any) -> None:
@@ -38,7 +38,7 @@ def command(chosen: str | None, jobs: int, engine: str, out: Path | None, as_jso
     A ranker that raises an error is marked as failed, the others go on, and the exit code is 1.
     """
     wanted, found, before = families(families=chosen, **settings), {}, 0
-    total = sum(one.environment.rounds for family in wanted for one in family.suite.experiments)
+    total = sum(experiment.environment.rounds for family in wanted for experiment in family.suite.experiments)
     say = Console(stderr=True, soft_wrap=True, highlight=False).print
     with progress_bar("runs", total) as bar:
         for family in wanted:
@@ -47,17 +47,17 @@ def command(chosen: str | None, jobs: int, engine: str, out: Path | None, as_jso
             found[family.name] = family.suite.run(
                 folder, jobs=jobs, engine=engine, progress=done, say=say, command=typed(), survive=True
             )
-            before += sum(one.environment.rounds for one in family.suite.experiments)
+            before += sum(experiment.environment.rounds for experiment in family.suite.experiments)
     titles = {family.name: family.title for family in wanted}
     if out is not None:
         write_field(out, found, titles, typed())
-    rows = {name: field_rows(name, one) for name, one in found.items()}
-    failed = [row for some in rows.values() for row in some if row.failed is not None]
+    rows = {name: field_rows(name, result) for name, result in found.items()}
+    failed = [row for table in rows.values() for row in table if row.failed is not None]
     if as_json:
-        print_json([row._asdict() for some in rows.values() for row in some])
+        print_json([row._asdict() for table in rows.values() for row in table])
     else:
-        for name, some in rows.items():
-            _print(titles[name], name, some)
+        for name, table in rows.items():
+            _print(titles[name], name, table)
         if out is not None:
             console().print(f"report: {out / 'field.html'}")
     for row in failed:

@@ -69,6 +69,6 @@ def _print(found: Any) -> None:
         by_position.add_row(row.model, *(f"{value:.3f}" for value in row.conditional_perplexity_by_position))
         by_position.add_row("", *(f"{value:.3f}" for value in found.examination(row.model)))
     out.print(by_position)
-    for name, said in found.assumptions().items():
-        out.print(f"{name}: {said}")
+    for name, assumptions in found.assumptions().items():
+        out.print(f"{name}: {assumptions}")
     out.print(found.verdict())

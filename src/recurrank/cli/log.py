@@ -58,9 +58,9 @@ def replay(store: str, archive: str | None, as_json: bool) -> None:
         print_json([finding._asdict() for finding in findings])
     else:
         for finding in findings:
-            said = "; ".join(finding.faults) or f"{finding.snapshots} snapshots as the log gives them"
+            result = "; ".join(finding.faults) or f"{finding.snapshots} snapshots as the log gives them"
             click.echo(
-                f"{finding.name}: {finding.events:,} events, state {finding.digest[:12]} after event {finding.seq}; {said}"
+                f"{finding.name}: {finding.events:,} events, state {finding.digest[:12]} after event {finding.seq}; {result}"
             )
     if any(finding.faults for finding in findings):
         raise SystemExit(1)
@@ -138,7 +138,7 @@ def import_(sources: tuple[Path, ...], out: Path, kind: str | None, skip_bad: bo
 
 
 def opened_store(address: str) -> Any:
-    """A store that is there, to be closed at the end of a ``with``."""
+    """An existing store, which the end of a ``with`` block closes."""
     from contextlib import closing
 
     from recurrank.serving.store import open_store

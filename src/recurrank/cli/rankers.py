@@ -16,8 +16,8 @@ def command(as_json: bool) -> None:
     """List the ranking algorithms: what they rank, paper, what feedback they believe in, regret bound and options."""
     from recurrank.rankers import kinds
 
-    known = sorted(kinds().items())
-    rows = [_describe(ranker) for _, ranker in known]
+    rankers = sorted(kinds().items())
+    rows = [_describe(ranker) for _, ranker in rankers]
     if as_json:
         print_json(rows)
         return
@@ -34,7 +34,7 @@ def command(as_json: bool) -> None:
     table = Table(title="options")
     for heading in ("ranker", "option", "default", "give", "what it is"):
         table.add_column(heading)
-    for name, ranker in known:
+    for name, ranker in rankers:
         for option in ranker.declared().values():
             table.add_row(name, option.name, str(default_of(option)), option.wanted, option.help)
     console().print(table)

@@ -26,10 +26,10 @@ def command(source: Path, store: str, at: str | None, archive: str | None, as_js
     """
     from recurrank.serving.restore import restore
 
-    made = restore(source, store, at, archive)
+    restored = restore(source, store, at, archive)
     if as_json:
-        print_json(made._asdict() | {"path": str(made.path)})
+        print_json(restored._asdict() | {"path": str(restored.path)})
     else:
-        later = f", {made.left_out:,} later ones left out" if made.left_out else ""
-        later += f", {made.from_archive:,} from the archive" if made.from_archive else ""
-        click.echo(f"{made.events:,} events{later}{' and the keys' if made.keys else ''}: {made.path}")
+        later = f", {restored.left_out:,} later ones left out" if restored.left_out else ""
+        later += f", {restored.from_archive:,} from the archive" if restored.from_archive else ""
+        click.echo(f"{restored.events:,} events{later}{' and the keys' if restored.keys else ''}: {restored.path}")

@@ -1,4 +1,4 @@
-"""What the commands that run many experiments share: their options, resuming, the report, the table."""
+"""Code shared by the commands that run many experiments: options, resuming, the report, the table."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def suite_options(function: F) -> F:
-    """How to run, and what to do with the results."""
+    """The options of running a suite and of its results."""
     from recurrank.experiments.suite import Suite
 
     option = options_of(Suite.run)
@@ -42,7 +42,7 @@ def suite_options(function: F) -> F:
 
 
 def typed() -> str:
-    """What the user typed."""
+    """The command line that the user typed."""
     return shlex.join(["recurrank", *sys.argv[1:]])
 
 
@@ -52,7 +52,7 @@ def run_suite(
     rows: Callable[[Any], list[Any]] = lambda found: found.rows,
     table: Callable[[list[Any], str], None] | None = None,
 ) -> None:
-    """Make a suite of the command's settings, run it and print its table: ``rows`` of what was found, printed by ``table``."""
+    """Make a suite from a command's settings, run it and print its table: ``rows`` of its results, printed by ``table``."""
     table = print_table if table is None else table
     running = {name: settings.pop(name) for name in ("jobs", "engine", "bound")}
     out, as_json = settings.pop("out"), settings.pop("as_json")
@@ -74,12 +74,12 @@ def run_suite(
 
 
 def print_table(rows: list[Row], title: str) -> None:
-    """Regret and time, published numbers beside ours where there are any."""
+    """Print regret and time, and published numbers where they exist."""
     from rich.table import Table
 
     from recurrank.experiments.report import number, warnings
 
-    theirs = any(row.paper_regret is not None for row in rows)
+    published = any(row.paper_regret is not None for row in rows)
     runs = sorted({row.runs for row in rows})
     table = Table(title=f"{title}: {' or '.join(map(str, runs))} run{'s' if runs != [1] else ''} each")
     for heading in ("environment", "ranker"):
@@ -88,9 +88,9 @@ def print_table(rows: list[Row], title: str) -> None:
         "rounds",
         "regret",
         "± s.e.",
-        *(["paper's"] if theirs else []),
+        *(["paper's"] if published else []),
         "seconds",
-        *(["paper's"] if theirs else []),
+        *(["paper's"] if published else []),
     ):
         table.add_column(heading, justify="right")
     last = None
@@ -98,9 +98,9 @@ def print_table(rows: list[Row], title: str) -> None:
         if last not in (None, row.environment):
             table.add_section()
         cells = [f"{row.rounds:,}", number(row.regret_mean), number(row.regret_se)]
-        cells += [number(row.paper_regret)] if theirs else []
+        cells += [number(row.paper_regret)] if published else []
         cells += [f"{row.seconds_mean:.2f}"]
-        cells += [number(row.paper_seconds)] if theirs else []
+        cells += [number(row.paper_seconds)] if published else []
         table.add_row(row.environment if row.environment != last else "", row.ranker, *cells)
         last = row.environment
     console().print(table)

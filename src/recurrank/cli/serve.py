@@ -12,17 +12,17 @@ from recurrank.cli.shared import console, plugin_option
 
 
 def read_options(path: Path, command: click.Command) -> dict[str, Any]:
-    """Options of a command from a TOML file; ValueError for what is not one."""
+    """Options of a command from a TOML file; ValueError for an invalid file or option."""
     try:
         found = tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError as error:
         raise ValueError(f"{path}: no such file; give a TOML file with options") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ValueError(f"{path}: not a TOML file ({error})") from error
-    known = {parameter.name for parameter in command.params}
+    names = {parameter.name for parameter in command.params}
     settings = {name.replace("-", "_"): value for name, value in found.items()}
     for name in settings:
-        if name not in known or name == "config":
+        if name not in names or name == "config":
             raise ValueError(f"{path}: {name!r} is not an option; see `recurrank serve --help`")
     return settings
 
@@ -77,7 +77,7 @@ def command(store: str, host: str, port: int, fitted: str | None, demo: bool, **
 
 
 class Checked(NamedTuple):
-    """What the options say: limits of requests and of connections, and what stays in the log."""
+    """The options as objects: limits of requests and of connections, and the retention of the log."""
 
     limits: Any
     crowd: Any
@@ -85,7 +85,7 @@ class Checked(NamedTuple):
 
 
 def check_options(**options: Any) -> Checked:
-    """What the options of ``recurrank serve`` say, as click has read them; ValueError for what a server refuses."""
+    """The options of ``recurrank serve`` as objects; ValueError for values that a server refuses."""
     from recurrank.serving.auth import spelled_origin
     from recurrank.serving.http.connections import Crowd
     from recurrank.serving.http.gate import Limits
@@ -93,12 +93,12 @@ def check_options(**options: Any) -> Checked:
     rate, most = options["rate"], options["max_connections"]
     if rate is not None and not 0 < rate < float("inf"):
         raise ValueError(f"rate: {rate} is not a number of requests per second; give a number above 0")
-    names = (options["host"], *options["allow_host"])
+    hosts = (options["host"], *options["allow_host"])
     limits = Limits(
         body=options["max_body"] << 20,
         catalogue=options["max_catalogue"] << 20,
         rate=rate,
-        hosts=("127.0.0.1", "localhost", "[::1]", *(name.lower() for name in names)),
+        hosts=("127.0.0.1", "localhost", "[::1]", *(name.lower() for name in hosts)),
         origins=tuple(map(spelled_origin, options["allow_origin"])),
     )
     crowd = Crowd(connections=most, per_address=max(1, most // 2), waiting=options["max_waiting"])
@@ -158,12 +158,12 @@ def _serve(store: str, host: str, port: int, checked: Checked, demo: bool, fitte
 
 
 def _pages(service: Any, keys: Any, showing: Any, fitted: str | None) -> Any:
-    """The dashboard; that of the demo knows the truth."""
+    """The dashboard; in the demo it is given the true attraction."""
     from recurrank.dashboard.app import Dashboard
     from recurrank.serving.demo import NAME
 
-    known = {"truths": showing.truths, "demo": NAME} if showing else {}
-    return Dashboard(service, keys, fitted=fitted, **known)
+    truths: dict[str, Any] = {"truths": showing.truths, "demo": NAME} if showing else {}
+    return Dashboard(service, keys, fitted=fitted, **truths)
 
 
 def _announce(address: str, demo: bool) -> Any:

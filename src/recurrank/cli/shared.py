@@ -1,4 +1,4 @@
-"""What several commands share: options that describe a problem, ways to print, and progress."""
+"""Code shared by several commands: options that describe a problem, printing, and progress."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ plugin_option = click.option(
 
 
 def options_of(function: Callable[..., Any]) -> Callable[..., Callable[[F], F]]:
-    """``click.option`` for the parameters of a function, with the defaults that they have there."""
+    """``click.option`` for the parameters of a function, with the defaults of the function."""
     parameters = inspect.signature(function).parameters
 
     def option(name: str, *called: str, **described: Any) -> Callable[[F], F]:
@@ -109,7 +109,7 @@ def set_up(
 
 
 def parse_options(pairs: tuple[str, ...]) -> dict[str, Any]:
-    """``name=value`` pairs as keyword arguments, numbers as numbers."""
+    """``name=value`` pairs as keyword arguments, with numbers parsed."""
     options = labels.options(pairs, "--option")
     for name in options:
         if name in OWN:
@@ -118,7 +118,7 @@ def parse_options(pairs: tuple[str, ...]) -> dict[str, Any]:
 
 
 def output_path(path: Path, endings: tuple[str, ...]) -> Path:
-    """A file that can be written, with one of these endings."""
+    """The path of a file to write, checked: one of these endings, in an existing folder."""
     if path.suffix.lower() not in endings:
         raise ValueError(f"{path}: ends in {path.suffix or 'nothing'}; give a name that ends in {' or '.join(endings)}")
     if not path.absolute().parent.is_dir():
@@ -131,13 +131,13 @@ def print_json(document: Any) -> None:
 
 
 def console() -> Console:
-    """Standard output, as wide as the terminal, or wide enough for tables where it is not a terminal."""
+    """Standard output, as wide as the terminal, or wide enough for tables if it is not a terminal."""
     return Console() if sys.stdout.isatty() else Console(width=160, soft_wrap=True)
 
 
 @contextmanager
 def progress_bar(title: str, total: int) -> Iterator[Callable[..., None]]:
-    """A bar on standard error where that is a terminal; the function it gives sets how much is done, and may retitle it."""
+    """A bar on standard error if that is a terminal; the yielded function sets how much is done, and may retitle it."""
     times = (TimeElapsedColumn(), TextColumn("so far,"), TimeRemainingColumn(), TextColumn("left"))
     columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), *times)
     with Progress(*columns, console=Console(stderr=True), transient=True, disable=not sys.stderr.isatty()) as bar:

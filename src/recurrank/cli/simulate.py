@@ -37,9 +37,9 @@ def command(pairs: tuple[str, ...], plot: Path | None, as_json: bool, **settings
 
     if plot is not None:
         output_path(plot, (".png", ".svg", ".pdf"))
-    made = set_up(**settings, options=parse_options(pairs))
+    setup = set_up(**settings, options=parse_options(pairs))
     with progress_bar(f"{settings['ranker']}, {settings['clicks']}", settings["rounds"]) as progress:
-        run = simulate(made.ranker, made.model, settings["rounds"], settings["seed"], progress=progress)
+        run = simulate(setup.ranker, setup.model, settings["rounds"], settings["seed"], progress=progress)
     if plot is not None:
         from recurrank.experiments.figures import draw_curves
         from recurrank.experiments.summary import Curve
@@ -57,7 +57,7 @@ def command(pairs: tuple[str, ...], plot: Path | None, as_json: bool, **settings
             }
         )
         return
-    _print(settings, run, float(made.model.optimum(settings["positions"]).expected.sum()))
+    _print(settings, run, float(setup.model.optimum(settings["positions"]).expected.sum()))
 
 
 def _print(settings: dict[str, Any], run: Any, best: float) -> None:

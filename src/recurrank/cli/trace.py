@@ -32,11 +32,11 @@ def command(pairs: tuple[str, ...], out: Path, as_json: bool, **settings: Any) -
     from recurrank.simulation import simulate
 
     output_path(out, (".svg", ".png", ".pdf"))
-    made = set_up(ranker="recurrank", **settings, options=parse_options(pairs))
+    setup = set_up(ranker="recurrank", **settings, options=parse_options(pairs))
     with progress_bar("recurrank", settings["rounds"]) as progress:
-        simulate(made.ranker, made.model, settings["rounds"], settings["seed"], progress=progress)
-    flow = flow_of(made.ranker)
-    draw_flow(flow, made.ranker.positions, made.ranker.served, out)
+        simulate(setup.ranker, setup.model, settings["rounds"], settings["seed"], progress=progress)
+    flow = flow_of(setup.ranker)
+    draw_flow(flow, setup.ranker.positions, setup.ranker.served, out)
     if as_json:
         print_json({**settings, "blocks": [box._asdict() for box in flow], "out": str(out)})
     else:

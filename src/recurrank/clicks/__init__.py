@@ -1,4 +1,4 @@
-"""How users click: one model per file, the paper's assumptions about them in ``assumptions``."""
+"""How users click: one model per file; ``assumptions`` checks the paper's assumptions on them."""
 
 from recurrank.clicks import assumptions
 from recurrank.clicks.bayesian import DynamicBayesian

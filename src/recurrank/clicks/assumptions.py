@@ -2,12 +2,12 @@
 
 | paper | here |
 |---|---|
-| Assumption 1 (perm): chi(A, k) depends on the *set* of the items above k only | ``order_free`` |
+| Assumption 1 (perm): chi(A, k) depends only on the *set* of the items above k | ``order_free`` |
 | Assumption 2 (decrease): chi(A, k+1) <= chi(A, k) | ``decreasing`` |
 | Assumption 3 (min): chi(A, k) >= chi(A*, k) | ``least_at_best`` |
 | equation (maximizer): no ranking has more expected clicks than A* | ``best_is_best`` |
 
-The paper needs the first three; without the fourth, its regret is measured against a ranking that is not the best one.
+The paper needs the first three. Without the fourth, it measures regret against a ranking that is not the best one.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ ROUNDING = 1e-9
 class Finding(NamedTuple):
     """Whether one property holds.
 
-    ``proved`` says that every ranking was looked at (or that a counterexample was found); otherwise ``holds`` means
-    that a search found none. ``counterexample`` is a sentence, ``rankings`` are the rankings it speaks of.
+    ``proved`` means that every ranking was checked (or that a counterexample was found); otherwise ``holds`` means
+    that a search found none. ``counterexample`` is a sentence, ``rankings`` are the rankings in it.
     """
 
     holds: bool
@@ -57,7 +57,7 @@ class Report(NamedTuple):
 def check(model: ClickModel, positions: int, *, limit: int = 50_000, tries: int = 3_000, seed: int = 0) -> Report:
     """Check a model on rankings of ``positions`` of its items.
 
-    Every ranking is looked at when there are at most ``limit`` of them; otherwise ``tries`` random ones, their
+    Every ranking is checked if there are at most ``limit`` of them; otherwise ``tries`` random ones, their
     reorderings and their neighbours are.
 
     >>> from recurrank.clicks import Cascade, PositionBased
@@ -77,7 +77,7 @@ def check(model: ClickModel, positions: int, *, limit: int = 50_000, tries: int 
 
 
 class _Witness:
-    """Looks at rankings and remembers the first counterexample to each property."""
+    """Checks rankings and stores the first counterexample to each property."""
 
     def __init__(self, model: ClickModel, best: Ints) -> None:
         self.model = model

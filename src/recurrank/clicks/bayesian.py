@@ -2,8 +2,8 @@
 
     chi(A, k+1) = gamma chi(A, k) (1 - alpha(A(k)) s(A(k))),      chi(A, 1) = 1,
 
-s(a) being the probability that a clicked item satisfies. Assumption 3 asks that the most attractive items are also the
-ones that most often end the search: it holds when ``alpha s`` is in the order of ``alpha``, and may fail otherwise.
+where s(a) is the probability that a clicked item satisfies. Assumption 3 requires that the most attractive items are also
+those that most often end the search: it holds if ``alpha s`` is in the order of ``alpha``, and may fail otherwise.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The user browsing model: examination depends on the position and on where the last click was.
 
-With gamma[k, j] for position k when the last click was at j < k, and gamma[k, K-1] when there was none yet (a last
-click at the last position has no successor, so that column is free), and P_k(j) the distribution of the last click above k:
+With gamma[k, j] for position k if the last click was at j < k, gamma[k, K-1] if there was none yet (no position follows a
+click at the last position, so that column is free), and P_k(j) the distribution of the last click above k:
 
     chi(A, k) = sum_j P_k(j) gamma[k, j],
     P_{k+1}(k) = chi(A, k) alpha(A(k)),      P_{k+1}(j) = P_k(j) (1 - gamma[k, j] alpha(A(k))).
@@ -33,7 +33,7 @@ def examine(state: ClickState, items: Ints, chi: Floats) -> None:
         for j in range(k):
             chi[k] += last[j] * state.table[k, j]
             last[j] *= 1 - state.table[k, j] * attraction
-        if k < none:  # nothing comes after the last position
+        if k < none:  # no position follows the last one
             last[k] = chi[k] * attraction
 
 
@@ -69,7 +69,7 @@ class UserBrowsing(ClickModel):
 
     @classmethod
     def defaults(cls, items: int, positions: int) -> dict[str, Any]:
-        # it falls with the distance from the last click, from the top when there is none
+        # it falls with the distance from the last click, or from the top if there is none
         k, j = np.indices((positions, positions))
         distance = np.where(j == positions - 1, k + 1, np.maximum(k - j, 1))
         return {"examination": distance**-0.5}

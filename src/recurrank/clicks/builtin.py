@@ -1,4 +1,4 @@
-"""The click models of this package behind one pair of compiled functions: the loop of requests is compiled once for all."""
+"""The click models of this package behind one pair of compiled functions, so that the loop of requests is compiled once."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def sample(state: ClickState, items: Ints, rng: np.random.Generator, clicks: Boo
 
 
 class Builtin:
-    """What compiled code takes for :class:`~recurrank.clicks.model.ClickState`."""
+    """The functions that compiled code calls for a :class:`~recurrank.clicks.model.ClickState`."""
 
     compiled_examine = examine
     compiled_sample = sample

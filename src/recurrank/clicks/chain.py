@@ -1,4 +1,4 @@
-"""The click chain model: going on depends on whether there was a click, and after one on how relevant the item was.
+"""The click chain model: going on depends on whether there was a click, and if so on the relevance of the item.
 
 chi(A, k+1) = chi(A, k) [ (1 - r) alpha1 + r (alpha2 (1 - r) + alpha3 r) ],      r = alpha(A(k)),  chi(A, 1) = 1.
 """
@@ -46,7 +46,7 @@ def sample(state: ClickState, items: Ints, rng: np.random.Generator, clicks: Boo
 
 
 class ClickChain(ClickModel):
-    """Users go on with ``alpha1`` after no click, and after a click with between ``alpha2`` (irrelevant) and ``alpha3``.
+    """Users go on with probability ``alpha1`` after no click, and after one with ``alpha2`` (irrelevant) to ``alpha3``.
 
     >>> ClickChain([0.5, 0.5], alpha1=1.0, alpha2=0.6, alpha3=0.2).examine([0, 1]).tolist()
     [1.0, 0.7]

@@ -3,7 +3,7 @@
     chi(A, k+1) = chi(A, k) (1 - alpha(A(k)) (1 - lambda_k)),      chi(A, 1) = 1.
 
 With lambda_k = 0 it is the cascade model, with lambda_k = 1 the document-based one. Assumption 1 needs the lambda_k of
-all positions but the last to be equal: otherwise the order above matters, not only the set.
+all positions but the last to be equal: otherwise the order of the items above matters, not only the set.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""The factored model: any examination function at all, the paper's equation (clickfactor) as it stands.
+"""The factored model: any examination function, as in the paper's equation (clickfactor).
 
     v(A, k) = chi(A, k) alpha(A(k)),
 
-clicks at different positions being independent given the ranking (the paper assumes nothing about their joint distribution).
+where clicks at different positions are independent given the ranking (the paper does not specify their joint distribution).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ SIGNATURE = types.float64(types.Array(types.int64, 1, "C"), types.int64)
 
 class FactoredState(NamedTuple):
     attraction: Floats
-    chi: Any  # a compiled function; all have the same type, so that one compiled loop on disk serves them all
+    chi: Any  # a compiled function; all have the same type, so that they share one compiled loop on disk
     wrong: Floats  # (1,) the last value that was not a probability, or 0
 
 
@@ -73,11 +73,11 @@ class Factored(ClickModel):
         """ValueError if compiled code met an examination that is not a probability."""
         if self.state is not None and self.state.wrong[0] != 0:
             wrong, self.state.wrong[0] = float(self.state.wrong[0]), 0.0
-            raise ValueError(f"chi: it gave {wrong} or failed for some ranking; give a probability in [0, 1] for every one")
+            raise ValueError(f"chi: it gave {wrong} or failed for some ranking; give a probability in [0, 1] for every ranking")
 
     def examine(self, slate: Slate | ArrayLike) -> Floats:
         items = self._items(slate)
-        with np.errstate(all="ignore"):  # what it gives is checked
+        with np.errstate(all="ignore"):  # its values are checked
             return as_probabilities("chi", [self.chi(items, k) for k in range(len(items))]).copy()
 
 

@@ -1,7 +1,7 @@
-"""What the clicks above say about a position: P(examined at k | ranking, clicks above k), for the models of this package.
+"""Examination given the clicks above: P(examined at k | ranking, clicks above k), for the models of this package.
 
 Drawing a click at every position in turn with this probability times the attraction gives the joint distribution of the clicks.
-It is what a learner that knew the click model could compute, and so what the oracle of the requests suite is given.
+A learner that knew the click model could compute it, so the oracle of the requests suite is given it.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def examined_given_clicks(state: ClickState, items: Ints, clicks: Bools, examine
             examined[k] = reading
             reading *= 1 - table[0, 0] * alpha
         elif kind == MIXTURE:
-            # by_position: P(user of the first kind | clicks above); reading: whether a cascade user would still read
+            # by_position: P(user of the first kind | clicks above); reading: 1 if a cascade user would still read
             seen = by_position * table[0, k] + (1 - by_position) * reading
             examined[k] = seen
             if clicks[k]:

@@ -43,7 +43,7 @@ CLASSES: dict[str, Any] = {
     "ccm": ClickChain,
     "ubm": UserBrowsing,
 }
-"""What each short name is."""
+"""The class of each short name."""
 
 
 class Fitted(Mapping[str, "Queries"]):
@@ -51,8 +51,8 @@ class Fitted(Mapping[str, "Queries"]):
 
     Attributes:
         best: the model that explains the log best.
-        item_ids: the ids of the items of each query's models, by query, in the order in which the models number them.
-        largest: the query with the most pages; the first one where the file does not say.
+        item_ids: by query, the ids of its items, in the order in which its models number them.
+        largest: the query with the most pages; the first query if the file does not name it.
         scores: log-likelihood and perplexity by model, where the file has them.
 
     """
@@ -83,7 +83,7 @@ class Fitted(Mapping[str, "Queries"]):
 
 
 class Queries(Mapping[str, ClickModel]):
-    """One kind of click model, by query; each is made when it is asked for."""
+    """One kind of click model, by query; each is made on access."""
 
     def __init__(self, name: str, parameters: dict[str, dict[str, Any]]) -> None:
         self.name = name
@@ -111,7 +111,7 @@ class Queries(Mapping[str, ClickModel]):
 
 
 def write(path: Path, document: dict[str, Any]) -> None:
-    """Write a file of fitted models, whole or not at all."""
+    """Write a file of fitted models atomically."""
     partial = path.with_name(path.name + ".partial")
     try:
         partial.write_text(json.dumps({"format": FORMAT, "version": VERSION, **document}, allow_nan=False), encoding="utf-8")
@@ -151,7 +151,7 @@ def is_file(label: str) -> bool:
 def from_file(label: str, shuffled: np.random.Generator | None = None) -> ClickModel:
     """The click model that a label names: by default the best model of the file, of the query with the most pages.
 
-    With ``shuffled`` its items are in a random order, so that no ranker gains from how they are numbered.
+    With ``shuffled`` its items are in a random order, so that no ranker gains from their numbering.
     """
     path, name, query = (*label.split(":", 2), "", "")[:3]
     fitted = load(path)
@@ -168,7 +168,7 @@ def _published(query: dict[str, Any]) -> dict[str, Any]:
     count = len(arguments["pbm"][0])
     return {
         "query": str(query["query"]),
-        "items": [str(place) for place in range(count)],
+        "items": [str(index) for index in range(count)],
         "models": {name: _named(name, *args) for name, args in arguments.items() if name in CLASSES},
     }
 

@@ -1,7 +1,7 @@
-"""A simulated user meets a slate: the clicks, and what the ranking loses, round by round.
+"""A simulated user meets a slate: the clicks, and the regret of the ranking, round by round.
 
 Loops over rounds call :func:`meet`. A compiled model is called by the address of its functions, so that no loop is compiled for
-a pair of ranker and click model; only a state that has no form in memory known here (``factored``: a user's function) is
+a pair of ranker and click model. Only a state that :class:`Packed` cannot write (``factored``, with a user's function) is
 compiled into the loop.
 """
 
@@ -20,7 +20,7 @@ from recurrank.clicks.model import ClickModel, account, examine, sample
 
 
 class Meeting(NamedTuple):
-    """All that a round needs of users. Each user draws from ``rng``; ``lost[k]`` grows by v(A*, k) - v(A, k)."""
+    """The state of the users of a loop. Each user draws from ``rng``; ``lost[k]`` grows by v(A*, k) - v(A, k)."""
 
     state: Any  # of the click model
     items: Ints  # (K,) the slate
@@ -32,7 +32,7 @@ class Meeting(NamedTuple):
 
 
 class Users:
-    """The users of a compiled click model; ``compiled`` is what compiled loops take."""
+    """The users of a compiled click model; compiled loops take ``compiled``."""
 
     def __init__(self, model: ClickModel, meeting: Meeting) -> None:
         kind = type(model)
@@ -45,10 +45,10 @@ class Users:
 
 
 def in_python(model: ClickModel, meeting: Meeting) -> Callable[[], int]:
-    """What a loop in Python calls for each user: for rankers or models that are not compiled."""
+    """The function that a loop in Python calls for each user, for rankers or models that are not compiled."""
     kind, (state, items, rng, clicks, chi, best, lost) = type(model), meeting
 
-    def one() -> int:
+    def meet_one() -> int:
         if state is None:
             chi[:], clicks[:] = model.examine(items), model.sample(items, rng)
         else:
@@ -56,19 +56,19 @@ def in_python(model: ClickModel, meeting: Meeting) -> Callable[[], int]:
             kind.compiled_sample(state, items, rng, clicks)
         return int(interpreted(account)(model, items, clicks, chi, best, lost))
 
-    return one
+    return meet_one
 
 
 @functools.cache
 def _entry(examines: Any, samples: Any, meets: Any) -> Any:
-    """What is called by its address: the functions of a model, given all that they work on."""
+    """A function to call by its address, which calls the functions of a model."""
 
-    def own(at: Any) -> int:
-        m = at[0]
+    def own(pointer: Any) -> int:
+        m = pointer[0]
         return int(meets(m.state, m.items, m.rng, m.clicks, m.chi, m.best, m.lost))
 
-    def general(at: Any) -> int:
-        m = at[0]
+    def general(pointer: Any) -> int:
+        m = pointer[0]
         examines(m.state, m.items, m.chi)
         samples(m.state, m.items, m.rng, m.clicks)
         return int(account(m.state, m.items, m.clicks, m.chi, m.best, m.lost))
@@ -77,7 +77,7 @@ def _entry(examines: Any, samples: Any, meets: Any) -> Any:
 
 
 def meet(users: Any) -> int:
-    """The next user: how many clicks there are."""
+    """Let the next user meet the slate; return the number of clicks."""
     return int(users())
 
 

@@ -2,8 +2,8 @@
 
     chi(A, k) = q p_k + (1 - q) prod_{j < k} (1 - alpha(A(j))),
 
-q being the share of the first kind. Both kinds are best served by the ranking by attraction where p_k falls; none of the other
-models describes both.
+where q is the share of the first kind. If p_k falls, the ranking by attraction is best for both kinds. None of the other models
+describes both.
 """
 
 from __future__ import annotations

@@ -1,17 +1,17 @@
-"""What every click model has, and how compiled code finds it.
+"""The base class of click models, and how compiled code finds their functions.
 
 A click model is examination times attraction (the paper's equation clickfactor): ``v(A, k) = chi(A, k) alpha(A(k))``.
-Each model is one file: two compiled functions over a state (a NamedTuple of arrays), and a class for people.
+Each model is one file: two compiled functions over a state (a NamedTuple of arrays), and a class for Python users.
 
     examine(state, items, chi)          fills chi[k] with the marginal examination probability of position k
     sample(state, items, rng, clicks)   draws one user's clicks
 
-A third one does both for simulations, with what the ranking loses, where a model has a faster way:
+A third function, for models that have a faster way, does both for simulations and adds up the regret:
 
     meet(state, items, rng, clicks, chi, best, lost) -> clicks
 
-``meeting.py`` lets the loop of a simulation call them by their address, so that a ranker is compiled once, whatever the model.
-The models of this package share one type of state, :class:`ClickState`; a model of a user's own has a state of its own type.
+``meeting.py`` lets the loop of a simulation call them by their address, so that a ranker is compiled once for all models.
+The models of this package share one type of state, :class:`ClickState`; a user's own model has its own type of state.
 The loop of requests calls the :func:`examine` and :func:`sample` of this module; numba picks the switch over this package's
 models (``builtin.py``) or the user's functions by the type of the state, at compile time.
 """
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from recurrank.clicks.optimum import Optimum
 
 DOCUMENT, POSITION, CASCADE, DEPENDENT, BROWSING, BAYESIAN, CHAIN, MIXTURE, SETWISE = range(9)
-"""The models of this package, as their states name them."""
+"""The models of this package; ``ClickState.kind`` is one of these."""
 
 
 class ClickState(NamedTuple):
@@ -61,8 +61,8 @@ class ClickModel:
 
     Attributes:
         attraction: the probability alpha(a) that an examined item is clicked, one per item.
-        positions: how many positions the parameters describe; None when any number will do.
-        state: the parameters as compiled code sees them; None when the model can only be run from Python.
+        positions: how many positions the parameters describe; None if they fit any number.
+        state: the parameters as compiled code sees them; None if the model runs only in Python.
 
     """
 
@@ -111,7 +111,7 @@ class ClickModel:
         return clicks
 
     def complain(self) -> None:
-        """ValueError if the model turned out to be invalid, which only a model with a user's function can."""
+        """ValueError if the model turned out to be invalid, which happens only with a user's own function."""
 
     def best(self, positions: int) -> Ints:
         """The ranking A*: the most attractive items in order, ties by their index in the catalogue."""
@@ -123,7 +123,7 @@ class ClickModel:
         return candidates[order[:positions]].astype(np.int64)
 
     def optimum(self, positions: int) -> Optimum:
-        """The ranking with the most expected clicks, which regret is measured against; often :meth:`best`, not always."""
+        """The ranking with the most expected clicks, which regret is measured against; often but not always :meth:`best`."""
         from recurrank.clicks.optimum import optimum
 
         return optimum(self, positions)
@@ -137,14 +137,14 @@ _models: dict[str, type[ClickModel]] = {}
 
 
 def register(state: type[Any], model: type[ClickModel]) -> None:
-    """Make a model known by its name, and its compiled functions by the type of its state."""
+    """Register a model by its name, and its compiled functions by the type of its state."""
     if state is not ClickState:
         compiles(state, model)
     _models[model.name] = model
 
 
 def compiles(state: type[Any], functions: type[Any]) -> None:
-    """Compiled code that meets this type of state takes ``compiled_examine`` and ``compiled_sample`` of this class."""
+    """Compiled code uses ``compiled_examine`` and ``compiled_sample`` of this class for this type of state."""
     _compiled[state] = functions
     contributes(state, functions)
 
@@ -169,7 +169,7 @@ def sample(state: Any, items: Ints, rng: np.random.Generator, clicks: Bools) -> 
 
 @inner
 def settle(expected: float, chance: float, k: int, clicks: Bools, best: Floats, lost: Floats) -> bool:
-    """Click with a probability at position k, and add what is lost there; whether there is a click."""
+    """Click with probability ``expected`` at position k, and add the regret there; return whether there is a click."""
     clicks[k] = chance < expected
     lost[k] += best[k] - expected
     return bool(chance < expected)
@@ -177,7 +177,7 @@ def settle(expected: float, chance: float, k: int, clicks: Bools, best: Floats, 
 
 @inner
 def account(state: Any, items: Ints, clicks: Bools, chi: Floats, best: Floats, lost: Floats) -> int:
-    """Add v(A*, k) - v(A, k) to ``lost[k]``, so that regret is in expectation; how many clicks there were."""
+    """Add v(A*, k) - v(A, k) to ``lost[k]``, so that regret is in expectation; return the number of clicks."""
     many = 0
     for k in range(len(items)):
         lost[k] += best[k] - chi[k] * state.attraction[items[k]]

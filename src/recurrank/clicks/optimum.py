@@ -1,25 +1,25 @@
-"""The ranking with the most expected clicks: what regret is measured against.
+"""The ranking with the most expected clicks, against which regret is measured.
 
 The paper's A* ranks by attraction, and under its assumptions no ranking has more clicks. Click models need not satisfy them:
-where an attractive item ends the search, a less attractive one may do better above it. So the best ranking follows from the
-structure of each model, and the ranking by attraction is returned wherever it is one of the best.
+where an attractive item ends the search, a less attractive one may be better above it. So the best ranking follows from the
+structure of each model; the ranking by attraction is returned whenever it is one of the best.
 
-| model | why it is the best |
+| model | how the best ranking follows |
 |---|---|
 | document-based, cascade, set-dependent | the order does not matter, and every attraction adds clicks |
 | position-based, mixture | the rearrangement inequality: the more examined, the more attractive |
 | dynamic Bayesian, click chain | ``chi(k+1) = chi(k) g(A(k))``: see :func:`_chain` |
 | dependent clicks, the continuation falling or constant | by attraction: see :func:`_falls` |
 | dependent clicks | clicks are affine in each attraction, so that only the K most and K least attractive items matter, |
-| | and a programme over sets of these: see :func:`_sets` |
-| user browsing | affine as well: all rankings of these items where there are few; else branch and bound, where a recent |
+| | and dynamic programming over sets of these: see :func:`_sets` |
+| user browsing | affine as well: all rankings of these items if there are few; else branch and bound, if a recent |
 | | click never lowers the examination, so that the K most attractive items are the best |
-| any other | all rankings, where there are at most ``RANKINGS`` |
+| any other | all rankings, if there are at most ``RANKINGS`` |
 
-Elsewhere it is the best of a local search, and ``exact`` is False: regret against it may be too small, or negative.
+Otherwise it is the best of a local search, and ``exact`` is False: regret against it may be too small, or negative.
 
-Each request has a best order (:func:`of_request`), which is found where that takes no longer than a round: for all models but
-user browsing and dependent clicks whose continuation rises somewhere. There it is the order by attraction, without certainty.
+Each request has a best order (:func:`of_request`), which is computed if that takes no longer than a round: for all models but
+user browsing and dependent clicks with a rising continuation. For these the order by attraction is used, which may not be best.
 """
 
 from __future__ import annotations
@@ -36,17 +36,17 @@ from recurrank.clicks import chain
 from recurrank.clicks.model import BROWSING, CHAIN, DEPENDENT, MIXTURE, POSITION, ClickState
 
 RANKINGS = 20_000
-"""The most rankings of any model that are tried one by one."""
+"""Up to this many rankings of any model are tried one by one."""
 BROWSED = 500_000
-"""The most rankings of the user browsing model that are tried, all at once."""
+"""Up to this many rankings of the user browsing model are tried, all at once."""
 SETS = 20
-"""The most items over whose subsets a programme runs."""
+"""Most items for dynamic programming over their subsets."""
 BOUNDED, NODES = 12, 50_000
-"""The most positions of the user browsing model for branch and bound, and the most steps of it."""
+"""Most positions of the user browsing model for branch and bound, and its most steps."""
 ROUNDING = 1e-12
 
 EXACT, FOUND = "exact", "best found"
-"""What regret is measured against, in results."""
+"""The kind of optimum that regret is measured against, as results name it."""
 WARNING = "regret is against the best ranking found, which may not be the best one: it may be too small, or negative"
 
 
@@ -56,7 +56,7 @@ class Optimum(NamedTuple):
     Attributes:
         items: in order.
         expected: clicks by position.
-        exact: whether no ranking has more.
+        exact: whether it is certain that no ranking has more.
 
     """
 
@@ -147,19 +147,19 @@ def _chain(alpha: Floats, onward: Floats, positions: int) -> Ints:
 
 
 class Room(NamedTuple):
-    """Of n items, for lists of up to K; nothing of it is remembered."""
+    """Scratch memory for n items and lists of up to K; it keeps no state."""
 
     alpha: Floats  # (n,)
     onward: Floats  # (n,) the probability g of going on
     worth: Floats  # (n,) alpha / (1 - g)
     order: Ints  # (n,) the items, the highest index first
     value: Floats  # (K + 1,) V(j)
-    taken: Bools  # (n, K + 1) whether the item is the topmost of the best list of j items, of it and those below
+    taken: Bools  # (n, K + 1) whether the item tops the best list of j items among it and those after it
     list: Ints  # (K,)
 
     @staticmethod
     def of(items: int, positions: int) -> Room:
-        """As much as these need."""
+        """The memory for this many items and positions."""
         alpha, onward, worth = np.zeros((3, items))
         value, taken = np.zeros(positions + 1), np.zeros((items, positions + 1), np.bool_)
         return Room(alpha, onward, worth, np.zeros(items, np.int64), value, taken, np.zeros(positions, np.int64))
@@ -167,7 +167,7 @@ class Room(NamedTuple):
 
 @rare
 def pick(room: Room, items: int, positions: int, chosen: Ints) -> None:
-    """The items that get the most clicks, where each may be placed above those after it in the order; the topmost first."""
+    """The list with the most clicks whose items are in the given order; the topmost first."""
     alpha, onward, order, value, taken = room.alpha, room.onward, room.order, room.value, room.taken
     for j in range(positions + 1):
         value[j] = -np.inf if j > 0 else 0.0
@@ -185,11 +185,11 @@ def pick(room: Room, items: int, positions: int, chosen: Ints) -> None:
 
 
 BY_ATTRACTION, BY_EXAMINATION, IN_CHAIN = range(3)
-"""How the best order of a request's candidates is found."""
+"""Ways to find the best order of a request's candidates."""
 
 
 def of_request(state: ClickState, positions: int) -> tuple[int, bool]:
-    """How it is found under this model, and whether no order is better.
+    """The way to find the best order under this model, and whether it is certain that no order is better.
 
     Candidates all have the same satisfaction. Then the index of dynamic Bayesian clicks grows with the attraction, and so does
     what an item adds: more attraction is worth 1 - lambda s V, where V <= 1 / (1 - lambda (1 - s)) <= 1 / (lambda s).
@@ -205,7 +205,7 @@ def of_request(state: ClickState, positions: int) -> tuple[int, bool]:
 
 @hot
 def by_examination(state: ClickState, size: int, ranking: Ints, room: Room) -> None:
-    """The most attractive item where the examination is largest, and so on; the ranking is by attraction before."""
+    """Put the most attractive item where the examination is largest, and so on; ``ranking`` must be by attraction."""
     falls = True
     for k in range(1, size):
         falls &= state.table[0, k] <= state.table[0, k - 1]
@@ -222,7 +222,7 @@ def by_examination(state: ClickState, size: int, ranking: Ints, room: Room) -> N
 
 @hot
 def indices(state: ClickState, items: int, room: Room) -> None:
-    """Of the present request's candidates under the click chain."""
+    """Compute the indices of the current request's candidates under the click chain."""
     for a in range(items):
         r = state.attraction[a]
         g = chain.onward(r, state.table[0, 0], state.table[0, 1], state.table[0, 2])
@@ -233,8 +233,8 @@ def indices(state: ClickState, items: int, room: Room) -> None:
 def _extremes(alpha: Floats, best: Ints) -> Ints:
     """The K most and the K least attractive items.
 
-    Where expected clicks are affine in the attraction at each position, one of the best rankings has no others: what
-    stands at a position can be exchanged for a free item that is more attractive, or less, without loss.
+    Where expected clicks are affine in the attraction at each position, one of the best rankings has no others: the
+    item at a position can be exchanged without loss for a free item that is more attractive, or less.
     """
     worst = np.argpartition(alpha, len(best) - 1)[: len(best)]
     return np.unique(np.concatenate([best, worst]))
@@ -290,9 +290,9 @@ def _browsed(alpha: Floats, gamma: Floats) -> Floats:
     last = np.zeros((len(alpha), gamma.shape[1]))
     last[:, none] = 1.0
     for k in range(alpha.shape[1]):
-        there = [*range(k), none]
-        clicked = (last[:, there] * gamma[k, there]).sum(axis=1) * alpha[:, k]
-        last[:, there] *= 1 - gamma[k, there] * alpha[:, [k]]
+        columns = [*range(k), none]
+        clicked = (last[:, columns] * gamma[k, columns]).sum(axis=1) * alpha[:, k]
+        last[:, columns] *= 1 - gamma[k, columns] * alpha[:, [k]]
         if k < none:
             last[:, k] = clicked
         clicks += clicked
@@ -307,7 +307,7 @@ def _recent_is_more(gamma: Floats) -> bool:
 
 
 def _bounded(alpha: Floats, gamma: Floats) -> list[int] | None:
-    """The best order of these items by branch and bound; None where that takes more than ``NODES`` steps."""
+    """The best order of these items by branch and bound; None if that takes more than ``NODES`` steps."""
     positions, none = len(alpha), gamma.shape[1] - 1
     bound = _adaptive(alpha, gamma)
     best = list(range(positions))
@@ -360,10 +360,10 @@ def _any(model: Any, best: Ints) -> tuple[Ints, bool]:
 
 
 def _climb(model: Any, best: Ints, candidates: Ints) -> Ints:
-    """Local search from the ranking by attraction: replace one item or exchange two, as long as that gains clicks."""
+    """Local search from the ranking by attraction: replace one item or exchange two while that gains clicks."""
     current, clicks = best, model.expected(best).sum()
     while True:
-        near = [_placed(current, k, a) for k in range(len(best)) for a in candidates]
+        near = [_with_item(current, k, a) for k in range(len(best)) for a in candidates]
         values = [model.expected(ranking).sum() for ranking in near]
         top = int(np.argmax(values))
         if values[top] <= clicks * (1 + ROUNDING):
@@ -371,7 +371,7 @@ def _climb(model: Any, best: Ints, candidates: Ints) -> Ints:
         current, clicks = near[top], values[top]
 
 
-def _placed(ranking: Ints, k: int, item: int) -> Ints:
+def _with_item(ranking: Ints, k: int, item: int) -> Ints:
     """The ranking with the item at position k; if the item was in it already, the two are exchanged."""
     changed = ranking.copy()
     changed[ranking == item] = ranking[k]

@@ -1,12 +1,12 @@
-"""Click models in plain Python: an ordinary class with ``examine`` becomes a click model like any other, only slower.
+"""Click models in plain Python: an ordinary class with ``examine`` becomes a click model, slower than compiled ones.
 
 @rr.clicks.plain
 class InAHurry:
-name = "in-a-hurry"
+    name = "in-a-hurry"
 
-def __init__(self, attraction, patience=0.5): ...
-def examine(self, items): ...        # the probability that each position is examined
-def sample(self, items, rng): ...    # K booleans; may be left out: then clicks at different positions are independent
+    def __init__(self, attraction, patience=0.5): ...
+    def examine(self, items): ...        # the probability that each position is examined
+    def sample(self, items, rng): ...    # K booleans; optional: without it, clicks at different positions are independent
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class PlainModel(ClickModel):
 
 
 def plain(own: type[Any]) -> type[PlainModel]:
-    """Make an ordinary class with ``examine`` a click model, known by its ``name``; for use as a decorator.
+    """Register an ordinary class with ``examine`` as a click model under its ``name``; for use as a decorator.
 
     >>> @plain
     ... class Every:
@@ -67,8 +67,8 @@ def plain(own: type[Any]) -> type[PlainModel]:
     missing = [name for name in ("name", "examine") if not hasattr(own, name)]
     if missing:
         raise ValueError(f"{own.__name__}: it has no {missing[0]}; a click model in plain Python has a name and examine()")
-    said = ("name", "reference", "describes", "__doc__", "__module__")
-    parts = {part: getattr(own, part) for part in said if getattr(own, part, None) is not None}
+    copied = ("name", "reference", "describes", "__doc__", "__module__")
+    parts = {part: getattr(own, part) for part in copied if getattr(own, part, None) is not None}
     kind = type(own.__name__, (PlainModel,), {"own": own, "__qualname__": own.__qualname__, **parts})
     register(kind, kind)
     return kind

@@ -54,7 +54,7 @@ def named(label: str) -> tuple[str, dict[str, Any]]:
 
 
 def canonical(label: str) -> str:
-    """How a model is written in results, whatever it was called.
+    """The label of a model in results, for any of its names.
 
     >>> canonical("pbm:examination=1/0.5")
     'position-based:examination=1/0.5'
@@ -66,7 +66,7 @@ def make(name: str, attraction: ArrayLike, positions: int, **parameters: Any) ->
     """A click model by its name (or short name) for lists of ``positions`` items, by default with textbook parameters.
 
     The name may carry parameters, ``"position-based:examination=1/0.5/0.25"``: a number, or numbers with slashes between
-    them. One number stands for all where there is one per position or item; a matrix is given row by row.
+    them. One number stands for all positions or items; a matrix is given row by row.
 
     >>> make("position", [0.9, 0.5, 0.1], positions=2).examine([0, 1]).tolist()
     [1.0, 0.5]
@@ -91,7 +91,7 @@ def make(name: str, attraction: ArrayLike, positions: int, **parameters: Any) ->
 
 
 def _shaped(value: Any, usual: Any) -> Any:
-    """A value as it was written, in the shape that the parameter usually has."""
+    """A value from a label, in the shape of the parameter's default."""
     if isinstance(usual, np.ndarray) and isinstance(value, int | float):
         return np.full(usual.shape, float(value))
     if isinstance(usual, np.ndarray) and usual.ndim == 2 and isinstance(value, list) and len(value) == usual.size:

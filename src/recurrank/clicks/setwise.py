@@ -1,9 +1,9 @@
-"""Examination that falls with what stands above, clicked or not: attractive items use up attention.
+"""Examination that falls with the items above, clicked or not: attractive items use up attention.
 
     chi(A, k) = prod_{j < k} (1 - c alpha(A(j))),      clicks independent given the ranking.
 
-Its expected clicks are those of dependent clicks with continuation 1 - c, its joint distribution is not: here a click says
-nothing about what is examined below it.
+Its expected clicks are those of dependent clicks with continuation 1 - c, but not its joint distribution: here a click says
+nothing about the examination below it.
 """
 
 from __future__ import annotations

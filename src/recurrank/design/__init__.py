@@ -1,1 +1,1 @@
-"""Where to explore: G-optimal designs, volumetric spanners, and scans of large catalogues."""
+"""Which items to explore: G-optimal designs, volumetric spanners, and scans of large catalogues."""

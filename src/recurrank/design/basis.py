@@ -1,8 +1,8 @@
 """A basis of a catalogue's span made of its own rows, in which leverages are computed.
 
-Leverages do not change under an invertible change of coordinates, so one may be chosen in which nothing is lost to
-rounding: r independent rows become the unit vectors. Then neither the scale of the features (1e-6 or 1e6, or both in
-one matrix) nor one row far from all others costs accuracy, and rows off the span are seen by their distance from it.
+Leverages do not change under an invertible change of coordinates. The one chosen here avoids rounding errors: r
+independent rows become the unit vectors. Then neither the scale of the features (1e-6 or 1e6, or both in one matrix) nor
+one row far from all others costs accuracy, and rows outside the span show by their distance from it.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from recurrank.catalogue.scan import Lens
 from recurrank.design import version_0_1_0
 
 Pivot = Callable[[Floats, float], Ints]
-"""How rows for a basis are chosen: see :func:`pivots`."""
+"""A function that chooses rows for a basis: see :func:`pivots`."""
 START_ROWS = 2000
-"""Rows drawn to start from: enough to span, and to have some of the extremes."""
+"""Rows drawn to start from: enough to span, and to include some extremes."""
 EQUAL = 1e-9
-"""Lengths that differ by less than this share are equal: they are sums of rounded numbers."""
+"""Lengths that differ by less than this share count as equal: they are sums of rounded numbers."""
 LARGEST_COORDINATE = 8.0
 """Coordinates beyond this lead to a new basis, in which a row far from all others is a unit vector and costs no accuracy."""
 
@@ -30,9 +30,9 @@ class Basis(NamedTuple):
     """r independent rows as a coordinate system: ``x = (x @ to_coordinates) @ chosen rows`` for x in their span."""
 
     to_coordinates: Floats  # (d, r)
-    complement: Floats  # (d, d - r): orthonormal after the scales are taken out; what the span does not reach
-    scales: Floats  # (d,) column scales, taken out before lengths are compared
-    slack: float  # how far off the span, relative to a row's length, is rounding only
+    complement: Floats  # (d, d - r): directions outside the span, orthonormal after the scales are divided out
+    scales: Floats  # (d,) column scales, divided out before lengths are compared
+    slack: float  # distances from the span, relative to a row's length, up to this are rounding
 
     @property
     def rank(self) -> int:
@@ -44,17 +44,17 @@ class Basis(NamedTuple):
 
 
 def start(count: int, most: int = START_ROWS) -> Ints:
-    """Which of so many rows to begin with: a fixed pseudo-random choice, or all of a few."""
+    """Indices of the rows to begin with: a fixed pseudo-random choice, or all rows if they are few."""
     if count <= most:
         return np.arange(count)
-    return np.unique(np.random.default_rng(0).integers(count, size=most))  # a few less if some were drawn twice
+    return np.unique(np.random.default_rng(0).integers(count, size=most))  # fewer if some were drawn twice
 
 
 def pivots(rows: Floats, slack: float) -> Ints:
-    """Rows that stick out furthest of the span of those before, one after the other, while one does by more than ``slack``.
+    """One after the other, the row furthest from the span of those before, while that is further than ``slack``.
 
-    This is what a pivoted QR chooses, but where rows stick out equally far, as rows of length 1 do at first, the first one is
-    taken; there the last bits, which differ between processors, would decide.
+    A pivoted QR makes the same choices, but between rows at equal distances, as rows of length 1 are at first, its last bits
+    decide, which differ between processors. Here the first row is taken.
     """
     rest = rows.copy()
     chosen: list[int] = []
@@ -73,12 +73,12 @@ def pivots(rows: Floats, slack: float) -> Ints:
 
 
 def pivots_by(rules: int) -> Pivot:
-    """The pivots of a version of what rankers decide."""
+    """The pivots in this version of the rankers' rules."""
     return version_0_1_0.pivots if rules == 1 else pivots
 
 
 def basis_of(rows: Floats, scales: Floats, precise: bool, pivot: Pivot = pivots) -> tuple[Basis, Ints]:
-    """A basis of the rows' span, and which of them it is made of; ``precise`` if they have the digits of float64."""
+    """A basis of the rows' span, and the indices of the rows in it; ``precise`` if they have the precision of float64."""
     slack = 1e-9 if precise else 3e-6
     scaled = rows / scales
     lengths = np.linalg.norm(scaled, axis=1)
@@ -91,7 +91,7 @@ def basis_of(rows: Floats, scales: Floats, precise: bool, pivot: Pivot = pivots)
 
 
 def rebase(points: Floats, pivot: Pivot = pivots) -> tuple[Floats, Ints]:
-    """A change of coordinates after which r of the points, chosen greedily for volume, are the unit vectors; and which."""
+    """A change of coordinates that makes r of the points, chosen greedily for volume, the unit vectors; and their indices."""
     chosen = pivot(points, 0.0)
     return inverse(points[chosen]), chosen
 
@@ -115,10 +115,10 @@ def root(matrix: Floats) -> Floats:
 
 
 def by_length(scales: Floats) -> Lens:
-    """A lens that shows the lengths of rows, columns made equal, instead of leverages."""
+    """A lens that computes the lengths of rows, with columns scaled to 1, instead of leverages."""
     return Lens(np.diag(1 / scales), np.empty((len(scales), 0)), scales, np.inf)
 
 
 def lens(basis: Basis, precision: Floats) -> Lens:
-    """What a pass over rows needs in order to see leverages under Q^-1 = precision, and rows off the basis's span."""
+    """A lens that computes leverages under Q^-1 = precision, and finds rows outside the basis's span."""
     return Lens(basis.to_coordinates @ root(precision), basis.complement, basis.scales, basis.slack)

@@ -16,21 +16,21 @@ supporting row of smallest leverage, whichever is further from r, by the exact b
 | x' Q^+ x     | leverage, ``lever``                                             |
 | d            | r, the rank of the rows (deviations.md, "rank for dimension")   |
 
-It is fast because it rarely reads the catalogue. A few hundred *active* rows take part in the iterations; a *pool* of some ten
-thousand, in memory, gives them their violators; and the whole catalogue is read only to fill the pool with the rows of
-largest leverage. One pass starts (column scales, and a sample as the first pool). Each further pass finds the largest
-leverage of all, which often ends it, and the rows that exceed the tolerance, for the next pool. Two facts save passes
-and rows:
+It is fast because it rarely reads the catalogue. A few hundred *active* rows take part in the iterations; rows that violate
+the tolerance come from a *pool* of about ten thousand, in memory; and the whole catalogue is read only to fill the pool with
+the rows of largest leverage. The first pass finds column scales, and a sample as the first pool. Each further pass finds the
+largest leverage of all, which often ends the search, and the rows that exceed the tolerance, for the next pool. Two facts
+save passes and rows:
 
 - leverages cannot grow by more than the factor rho = lambda_max(Q_scan Q_now^-1), so x' Q_now^+ x <= rho x' Q_scan^+ x:
-  if rho times the largest leverage outside of the pool stays below the largest inside, the pool's is the exact maximum;
-- Harman and Pronzato (2007): a row whose leverage is below a bound that depends on the largest leverage alone supports
-  no optimal design, so that it does not belong in the pool.
+  if rho times the largest leverage outside the pool stays below the largest inside, the latter is the exact maximum;
+- Harman and Pronzato (2007): a row whose leverage is below a bound, which depends only on the largest leverage,
+  supports no optimal design, so it does not belong in the pool.
 
 A catalogue is anything with ``begin`` and ``scan`` (``Source``): an array or a file (``rows.Rows``), or the partitions of a
 cluster (``cluster.py``). The value that is returned is the exact maximum over all rows.
 
-All of it happens in a basis made of r of the rows themselves (``basis.py``), so that neither the scale of the
+All computations use a basis made of r of the rows themselves (``basis.py``), so that neither the scale of the
 features nor a row far from all others costs accuracy.
 """
 
@@ -50,15 +50,16 @@ from recurrank.design.pool import Pool
 POOL_NUMBERS = 1 << 20
 """Numbers in the pool: 8 MB of float64."""
 SMALLEST_TOLERANCE = 1e-6
+"""Smallest tolerance that float64 can reach."""
 SMALLEST_SIZE = 1e-15
-"""Of rows beside the largest: float64 has the digits of both only up to here."""
+"""Smallest size of rows relative to the largest: float64 cannot represent both below it."""
 
 
 class Design(NamedTuple):
-    """Where to explore: ``weights`` on the rows ``support`` of a feature matrix.
+    """Which items to explore: ``weights`` on the rows ``support`` of a feature matrix.
 
-    ``value`` is the exact largest leverage of any row under these weights (at least ``rank``); ``scans`` is how
-    many times the whole matrix was read to find that out.
+    ``value`` is the exact largest leverage of any row under these weights (at least ``rank``); ``scans`` is the
+    number of times that the whole matrix was read to find it.
     """
 
     support: Ints
@@ -71,8 +72,8 @@ class Design(NamedTuple):
 def g_optimal(features: ArrayLike, tolerance: float = 0.05) -> Design:
     """A design on the rows of ``features`` whose largest leverage is at most ``rank * (1 + tolerance)``.
 
-    The support has at most ``rank * (rank + 1) / 2`` rows and the weights sum to 1. The answer is a function of the
-    features alone (no randomness that a caller could see). Features may be a memory map; they are read in chunks.
+    The support has at most ``rank * (rank + 1) / 2`` rows and the weights sum to 1. The result is
+    deterministic: it depends only on the features and the tolerance. Features may be a memory map; they are read in chunks.
 
     Raises ValueError for features that are ragged, empty, not finite or all zero.
 
@@ -84,35 +85,35 @@ def g_optimal(features: ArrayLike, tolerance: float = 0.05) -> Design:
 
 
 def as_tolerance(tolerance: float) -> float:
-    """A tolerance that can be reached in float64."""
+    """The tolerance, checked: float64 must be able to reach it."""
     if not SMALLEST_TOLERANCE <= as_number("tolerance", tolerance) < np.inf:
         raise ValueError(f"tolerance: {tolerance} is not a number of at least {SMALLEST_TOLERANCE}; give for example 0.05")
     return float(tolerance)
 
 
 class Source(Protocol):
-    """A catalogue, as a design sees it."""
+    """A catalogue that a design can be computed on."""
 
     def __len__(self) -> int: ...
 
     @property
     def dim(self) -> int:
-        """How many features a row has."""
+        """Features per row."""
 
     @property
     def precise(self) -> bool:
-        """Whether features have the digits of float64."""
+        """Whether features have the precision of float64."""
 
     def begin(self, which: Ints) -> tuple[Floats, Floats]:
         """The largest absolute value of each column, and the chosen rows."""
 
     def scan(self, lens: Lens, most: int) -> Found:
-        """What a pass over all rows finds."""
+        """The result of a pass over all rows."""
 
 
 @one_thread()
 def optimal_design(source: Source, tolerance: float, pivot: Pivot = pivots) -> Design:
-    """:func:`g_optimal` for a view of a catalogue's rows, or a cluster's; the support has row numbers of it."""
+    """:func:`g_optimal` for a view of a catalogue's rows, or for a cluster; the support has indices of its rows."""
     most = max(START_ROWS, POOL_NUMBERS // source.dim)
     sample = start(len(source), most)
     scales, rows = source.begin(sample)
@@ -134,7 +135,7 @@ def optimal_design(source: Source, tolerance: float, pivot: Pivot = pivots) -> D
 
 
 def _check_sizes(rows: Floats) -> None:
-    """ValueError where all rows but fewer than there are features are too small beside these to be told apart from zero."""
+    """ValueError if fewer rows than features are so large that float64 cannot tell all others from zero."""
     sizes = np.sort(np.abs(rows).max(axis=1))
     sizes = sizes[sizes > 0][-rows.shape[1] :]
     if len(sizes) and sizes[0] < SMALLEST_SIZE:
@@ -144,14 +145,14 @@ def _check_sizes(rows: Floats) -> None:
 
 
 def _certify(source: Source, pool: Pool, tolerance: float, most: int) -> tuple[float, int]:
-    """Let the pool follow the passes until no row at all exceeds the tolerance: the largest leverage, how many passes."""
-    better = tolerance / 2  # tighter than what is asked for, so that the next pass may be the last
+    """Pass over the catalogue until no row exceeds the tolerance; return the largest leverage and the number of passes."""
+    better = tolerance / 2  # tighter than asked for, so that the next pass may be the last
     pool.balance(better)
     bound, scans = np.inf, 0
     while bound > pool.known:
         found = source.scan(lens(pool.basis, pool.inverse), most)
         scans += 1
-        then, missed = pool.support(), len(found.outside) > 0
+        support, missed = pool.support(), len(found.outside) > 0
         value = float(found.lever[0])
         rest = pool.admit(found)
         if not missed and value <= pool.rank * (1 + tolerance):
@@ -159,5 +160,5 @@ def _certify(source: Source, pool: Pool, tolerance: float, most: int) -> tuple[f
             break
         pool.balance(better)
         # x' Q_now^+ x <= rho x' Q_scan^+ x, with Q_scan that of the pass
-        bound = np.inf if missed else rest * pool.growth(*then)
+        bound = np.inf if missed else rest * pool.growth(*support)
     return pool.known, scans

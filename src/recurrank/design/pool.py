@@ -1,8 +1,8 @@
 """Rows in memory with weights on them, balanced so that no row's leverage is much above the rank.
 
-A *pool* is what a pass over a catalogue left as worth considering, up to some ten thousand rows. Few of them are *active*
-at a time, in the steps of ``steps.py``; the others are looked at after each round of steps, and those that violate the
-tolerance become active.
+A *pool* has the rows that a pass over a catalogue left as worth considering, up to about ten thousand. Few of them are
+*active* at a time, in the steps of ``steps.py``; the others are checked after each round of steps, and those that violate
+the tolerance become active.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from recurrank.design.basis import inverse as invert
 from recurrank.design.steps import caratheodory, levers, solve
 
 MOST_VIOLATORS = 1500
-"""Violators that become active at once: steps cost time in proportion to the active rows."""
+"""Most violators that become active at once: the time of a step is proportional to the active rows."""
 
 
 class Pool:
@@ -26,9 +26,9 @@ class Pool:
 
     Attributes:
         indices: of the rows in the catalogue.
-        rows: themselves, as float64.
-        weights: on each, summing to 1.
-        basis: of their span.
+        rows: the rows themselves, as float64.
+        weights: one per row, summing to 1.
+        basis: a basis of their span.
         inverse: Q^-1 in that basis.
         known: the largest leverage of any row of the pool.
 
@@ -48,12 +48,12 @@ class Pool:
 
     @property
     def rank(self) -> int:
-        """Of the rows."""
+        """The rank of the rows."""
         return self.basis.rank
 
     def balance(self, tolerance: float) -> None:
         """Change the weights until no leverage is above ``rank * (1 + tolerance)``."""
-        precision = tolerance / 4  # of the active rows' own problem, so that the next look may be the last
+        precision = tolerance / 4  # of the active rows' own problem, so that the next check may be the last
         while True:
             active = self._active
             lever = self._step(active, precision)
@@ -73,7 +73,7 @@ class Pool:
         self._active = np.flatnonzero(self.weights)
 
     def _step(self, active: Ints, precision: float) -> Floats:
-        """Balance the active rows among themselves, in a basis that suits them; their leverages then."""
+        """Balance the active rows among themselves, in a basis that suits them; return their leverages."""
         points, weights = self.rows[active] @ self.basis.to_coordinates, self.weights[active]
         if np.abs(points).max() > LARGEST_COORDINATE:
             change, chosen = rebase(points, self._pivot)
@@ -86,7 +86,7 @@ class Pool:
         return levers(points, self.inverse)
 
     def _widen(self, outside: Ints) -> None:
-        """Rows off the span are in the pool: start again in the larger span."""
+        """Start again in the larger span, since some rows of the pool are outside the old one."""
         wider = np.union1d(np.flatnonzero(self.weights), outside)
         self.basis, first = enlarged(self.basis, self.rows[wider], self.precise, self._pivot)
         if len(first):
@@ -95,10 +95,10 @@ class Pool:
             self._active = wider
 
     def admit(self, found: Found) -> float:
-        """Keep the supporting rows and what a pass over the catalogue found worth considering; a bound for all other rows."""
+        """Keep the supporting rows and those that a pass found worth considering; return a bound for all other rows."""
         held = self.weights > 0
         worth = can_support(found.lever, float(found.lever[0]), self.rank) & (len(found.outside) == 0)
-        worth[:1] = True  # the largest leverage of all stays known
+        worth[:1] = True  # keep the row of the largest leverage of all
         fresh = worth & ~np.isin(found.indices, self.indices[held])
         off = ~np.isin(found.outside, np.concatenate([self.indices[held], found.indices[fresh]]))
         self.indices = np.concatenate([self.indices[held], found.indices[fresh], found.outside[off]])
@@ -120,7 +120,7 @@ class Pool:
         return float(np.linalg.eigvalsh(factor.T @ ((points.T * weights) @ points) @ factor)[-1]) * (1 + 1e-9)
 
     def thin(self) -> bool:
-        """Keep weights on at most r (r + 1) / 2 rows, no leverage growing; whether there were more."""
+        """Reduce the support to at most r (r + 1) / 2 rows without a larger leverage; return whether there were more."""
         held = np.flatnonzero(self.weights)
         points = self.rows[held] @ self.basis.to_coordinates
         thin = caratheodory if self._pivot is pivots else version_0_1_0.caratheodory
@@ -134,7 +134,7 @@ class Pool:
 
 
 def can_support(lever: Floats, largest: float, rank: int) -> Bools:
-    """Which rows may support an optimal design: Harman and Pronzato (2007) prove that the others do not.
+    """Which rows may support an optimal design: Harman and Pronzato (2007) prove that the others cannot.
 
     With epsilon = largest leverage / r - 1, a supporting row has leverage at least
     r (1 + epsilon/2 - sqrt(epsilon (4 + epsilon - 4/r)) / 2).

@@ -6,7 +6,7 @@ that is when ``x' (sum_{s in S} s s')^+ x <= 1``. The uniform distribution pi on
     x' Q(pi)^+ x  <=  |S|      for every x in X.
 
 The randomised algorithm of Hazan and Karnin (2016): draw O(r log r) rows, half by leverage and half uniformly, keep
-them, discard every row that the kept ones already span, repeat on what is left. A constant share goes each time, so
+them, discard every row that the kept ones already span, repeat on the others. Each time discards a constant share, so
 |S| = O(r log r log n) and the time is O(n r^2).
 
 | paper | code |
@@ -57,7 +57,7 @@ def volumetric_spanner(features: ArrayLike, seed: int | np.random.Generator = 0)
 
 @one_thread()
 def spanner_design(rows: Rows, rng: np.random.Generator) -> Design:
-    """:func:`volumetric_spanner` for a view of a catalogue's rows; the support has row numbers of that view."""
+    """:func:`volumetric_spanner` for a view of a catalogue's rows; the support has indices of its rows."""
     basis = _spanning_basis(rows)
     draws = math.ceil(2 * basis.rank * (1 + math.log(basis.rank))) + 1
     left = np.arange(len(rows))
@@ -93,9 +93,9 @@ def _spanning_basis(rows: Rows) -> Basis:
         if not len(outside):
             break
         wider = np.concatenate([held[first], outside])
-        basis, found = enlarged(basis, wider, rows.precise)
-        if len(found):
-            held, first = wider, found
+        basis, members = enlarged(basis, wider, rows.precise)
+        if len(members):
+            held, first = wider, members
     return basis
 
 
@@ -114,7 +114,7 @@ def _sampling(rows: Rows, basis: Basis) -> Floats:
 
 
 def _spanned(rows: Rows, chosen: Floats, basis: Basis) -> Bools:
-    """Which rows are combinations of the chosen ones with |alpha| <= 1."""
+    """Which rows are combinations of the chosen rows with |alpha| <= 1."""
     points = chosen @ basis.to_coordinates
     if np.linalg.matrix_rank(points / np.linalg.norm(points, axis=1, keepdims=True).clip(1e-300), tol=1e-9) < basis.rank:
         return np.zeros(len(rows), bool)

@@ -1,7 +1,7 @@
-"""Weights on a few points: Wolfe's and Atwood's steps, and Caratheodory's fewer points.
+"""Weights on a few points: Wolfe's and Atwood's steps, and Caratheodory's reduction of the support.
 
 Q is the weighted sum of the points' x x', ``inverse`` is its inverse, r the points' dimension; a point's leverage is
-x' Q^-1 x. See ``optimal.py`` for what they are for, and Todd (2016), chapter 3, for where they come from.
+x' Q^-1 x. ``optimal.py`` explains their use, Todd (2016), chapter 3, derives them.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from recurrank.design.basis import EQUAL, pivots
 from recurrank.design.basis import inverse as invert
 
 BETWEEN_BASES = 32
-"""Points that are dropped before a basis is chosen anew: each dropped one costs the shares a little accuracy."""
+"""Points that are dropped before a new basis is chosen: each costs the shares a little accuracy."""
 DEPENDENT = 1e-9
-"""How far, of its length, an x x' that depends on others sticks out of their span."""
+"""An x x' nearer to the span of others than this share of its length counts as dependent."""
 
 
 def levers(points: Floats, inverse: Floats) -> Floats:
@@ -32,7 +32,7 @@ def solve(points: Floats, weights: Floats, tolerance: float) -> Floats:
         longest = int(np.argmax(np.abs(points[:, 0])))
         weights[longest] = 1.0
         return np.array([[points[longest, 0] ** -2.0]])
-    # Rank-one updates lose a digit or two in some hundred steps; then Q^-1 is computed anew.
+    # Rank-one updates lose a digit or two in a few hundred steps; then Q^-1 is computed again.
     for _ in range(2000):
         inverse = invert((points.T * weights) @ points)
         if wolfe_atwood(points, weights, inverse, tolerance, 300):
@@ -56,7 +56,7 @@ def wolfe_atwood(points: Floats, weights: Floats, inverse: Floats, tolerance: fl
         if lever[high] - rank >= rank - lever[low]:
             j = high
             step = (lever[j] / rank - 1) / (lever[j] - 1)
-        else:  # away from j, at most until its weight is gone
+        else:  # away from j, at most until its weight is 0
             j = low
             step = -weights[j] / (1 - weights[j])
             if lever[j] > 1:
@@ -78,10 +78,10 @@ def caratheodory(points: Floats, weights: Floats) -> Floats:
     """The same weights, or fewer of them on at most r(r+1)/2 points with no larger leverage anywhere.
 
     More points than that have dependent x x': some v has sum v_i x_i x_i' = 0, and with the sign for which
-    sum v_i <= 0, weights + t v keep Q while their sum falls, until one of them is gone. Scaled back to sum 1, Q grows.
+    sum v_i <= 0, weights + t v keep Q while their sum falls, until one of them is 0. Scaled back to sum 1, Q grows.
 
-    Each v writes one point's x x' in a basis of others'. Points of one length have sum v_i = 0 but for the last bits, and the
-    x x' of transformed items are dependent: the choice of basis and sign does not hang on bits that differ between processors.
+    Each v writes one point's x x' in a basis of others'. Points of one length have sum v_i = 0 up to the last bits, and the
+    x x' of transformed items are dependent. So the basis and the sign do not depend on bits that differ between processors.
     """
     weights = weights / weights.sum()
     rank = points.shape[1]
@@ -106,7 +106,7 @@ def caratheodory(points: Floats, weights: Floats) -> Floats:
             gone = falling[np.argmin(limits)]
             weights[held] = np.maximum(weights[held] + limits.min() * v, 0.0)
             weights[held[gone]] = 0.0
-            if gone != other:  # the other one takes its place in the basis
+            if gone != other:  # the other one replaces it in the basis
                 j = int(np.flatnonzero(base == gone)[0])
                 base[j], row = other, share[i] / share[i, j]
                 row[j] = 1 - 1 / share[i, j]

@@ -1,4 +1,4 @@
-"""What version 0.1.0 left to the last bits, which differ between processors: its rankers' logs must fold to the same states."""
+"""The rules of version 0.1.0, which depend on the processor's last bits: its rankers' logs must fold to the same states."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ import numpy as np
 from recurrank._arrays import Floats, Ints
 
 BETWEEN_QR = 32
-"""Points that are dropped before the null vectors are computed anew: each dropped one costs them a little accuracy."""
+"""Points that are dropped before the null vectors are computed again: each costs them a little accuracy."""
 
 
 def pivots(rows: Floats, slack: float) -> Ints:
-    """:func:`recurrank.design.basis.pivots` by LAPACK's pivoted QR: the last bits decide between equal lengths."""
+    """:func:`recurrank.design.basis.pivots` by LAPACK's pivoted QR, where the last bits decide between equal lengths."""
     from scipy.linalg import qr
 
     triangle, order = qr(rows.T, mode="r", pivoting=True)
@@ -20,7 +20,7 @@ def pivots(rows: Floats, slack: float) -> Ints:
 
 
 def caratheodory(points: Floats, weights: Floats) -> Floats:
-    """:func:`recurrank.design.steps.caratheodory` by null vectors of a QR, whose directions are rounding where x x' depend."""
+    """:func:`recurrank.design.steps.caratheodory` by null vectors of a QR, which are arbitrary if the x x' are dependent."""
     from scipy.linalg import qr
 
     weights = weights / weights.sum()
@@ -29,7 +29,7 @@ def caratheodory(points: Floats, weights: Floats) -> Floats:
     held = np.flatnonzero(weights > 0)
     while len(held) > most:
         squares = points[held][:, upper[0]] * points[held][:, upper[1]]
-        # What a complete QR has beyond the columns: as many v, orthogonal to each other, as there are points too many.
+        # The columns that a complete QR adds: one v per excess point, orthogonal to each other.
         null = qr(squares)[0][:, most:]
         for _ in range(min(null.shape[1], BETWEEN_QR)):
             v = null[:, 0] if null[:, 0].sum() <= 0 else -null[:, 0]
@@ -38,7 +38,7 @@ def caratheodory(points: Floats, weights: Floats) -> Floats:
             gone = falling[np.argmin(limits)]
             weights[held] = np.maximum(weights[held] + limits.min() * v, 0.0)
             weights[held[gone]] = 0.0
-            # The other v without the point that is gone.
+            # The other v without the dropped point.
             null = np.delete(null[:, 1:] - np.outer(v, null[gone, 1:] / v[gone]), gone, axis=0)
             held = np.delete(held, gone)
         weights /= weights.sum()

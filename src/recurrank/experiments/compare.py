@@ -29,9 +29,9 @@ RANKERS = "balanced,recurrank,cascade-linucb,toprank,epsilon-greedy,random"
 class Own(CatalogueSource):
     """Features in a file, with the attraction or theta in another, or, without either, a random theta each run.
 
-    Each run has the items in an order of its own, so that no ranker gains from the order in the file.
-    A random theta needs features that it cannot lead out of [0, 1]: then they are transformed as in the paper
-    (equation transform x), which adds a constant feature.
+    Each run has the items in its own order, so that no ranker gains from the order in the file.
+    With a random theta, features are transformed as in the paper (equation transform x), which adds a constant feature,
+    so that every attraction is in [0, 1].
     """
 
     clicks: str
@@ -65,13 +65,13 @@ class Own(CatalogueSource):
             return features, as_probabilities(str(self.attraction), _vector(self.attraction, len(features)))
         if self.theta is not None:
             return features, Problem(features, _vector(self.theta, features.shape[1])).attraction
-        moved = transform(features)
+        transformed = transform(features)
         theta = transform(stream(seed, "problem").standard_normal(features.shape[1]))
-        return moved, Problem(moved, theta).attraction
+        return transformed, Problem(transformed, theta).attraction
 
     @property
     def truth(self) -> str:
-        """Where the attraction comes from, in words."""
+        """The origin of the attraction, in words."""
         if self.theta is not None:
             return f"attraction: features times {self.theta.name}"
         if self.attraction is None:
@@ -83,7 +83,7 @@ class Own(CatalogueSource):
 
 @dataclass(frozen=True)
 class Logged(CatalogueSource):
-    """A click model from a file of fitted ones, its items without features; each run has them in an order of its own."""
+    """A click model from a file of fitted ones, its items without features and in another order each run."""
 
     clicks: str
     units: ClassVar[None] = None
@@ -108,7 +108,7 @@ def compare(
     out: str | Path | None = None,
     **problem: Any,
 ) -> Comparison:
-    """Run every ranker under every click model; in each run all rankers meet the same problem and the same users.
+    """Run every ranker under every click model. In each run all rankers meet the same problem and the same users.
 
     Args:
         rankers: registry names, with options as in ``"toprank:delta=T^-1"``; a list, or one string with commas.
@@ -117,7 +117,7 @@ def compare(
         jobs: processes on this machine; -1 means one per core.
         engine: ``"local"``, or ``"dask:ADDRESS"``.
         out: a folder for results and a report; if stopped, the same call continues from there.
-        problem: what :func:`suite` takes besides: ``positions``, ``rounds``, ``runs``, ``items``, ``dim``, ``seed``, or files
+        problem: further arguments of :func:`suite`: ``positions``, ``rounds``, ``runs``, ``items``, ``dim``, ``seed``, or files
             ``features``, ``attraction`` and ``theta``.
 
     >>> import recurrank as rr
@@ -155,10 +155,10 @@ def suite(
             string with commas.
         positions: K.
         rounds: T.
-        runs: of each.
-        features: a file of items; without one the problems are the paper's synthetic ones.
+        runs: runs of each ranker.
+        features: a file of items; by default the paper's synthetic problems.
         attraction: a file with the attraction of these items.
-        theta: or a file with the parameter behind it; without either each run draws one at random.
+        theta: or a file with its parameter; without either each run draws a random one.
         items: L of a synthetic problem.
         dim: d of a synthetic problem.
         seed: the number of the first run; the next ones count up.

@@ -1,4 +1,4 @@
-"""What a suite found: tables with intervals and paired differences, a figure, LaTeX."""
+"""The results of a suite: tables with intervals and paired differences, a figure, LaTeX."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 Method = Literal["t", "bootstrap"]
-"""How intervals are made."""
+"""The method of intervals."""
 REGRET = "regret"
 """The measure that every run has."""
 SAMPLES = 10_000
-"""Of a bootstrap."""
+"""Samples of a bootstrap."""
 
 
 class Interval(NamedTuple):
@@ -36,17 +36,17 @@ class Interval(NamedTuple):
     high: float
 
     def span(self, digits: int) -> str:
-        """The interval with so many digits after the point; a dash for a single run, which has none."""
+        """The interval with this number of decimals; a dash for a single run, which has none."""
         return f"[{number(self.low, digits)}, {number(self.high, digits)}]" if np.isfinite(self.low) else "-"
 
 
 class Test(NamedTuple):
-    """A paired t-test that two rankers lose equally much, over the runs.
+    """A paired t-test over the runs that two rankers have equal losses.
 
     Attributes:
         p: of this test alone; NaN for a single run.
-        holm: corrected for all tests of the comparison (Holm 1979): below 0.05 where they differ significantly.
-        runs: how many runs both have, which are those compared.
+        holm: corrected for all tests of the comparison (Holm 1979): below 0.05 if they differ significantly.
+        runs: the number of runs that both have; only these are compared.
 
     """
 
@@ -62,7 +62,7 @@ class Test(NamedTuple):
 class Difference(NamedTuple):
     """Regret (or another measure) of ``ranker`` less that of ``other``, run by run on the same problems and users.
 
-    ``runs`` says how many runs both have: only these are compared.
+    ``runs`` is the number of runs that both have: only these are compared.
     """
 
     environment: str
@@ -76,13 +76,13 @@ class Difference(NamedTuple):
 
 @dataclass(frozen=True)
 class Comparison:
-    """What the rankers lost.
+    """The results of several rankers.
 
     Attributes:
         results: one row per environment, ranker and run.
         published: published numbers to show beside ours.
-        failures: runs that raised an error, where these did not end the suite.
-        command: what was typed or called to make it.
+        failures: runs that raised an error, if these did not end the suite.
+        command: the command or call that made it.
 
     """
 
@@ -99,7 +99,7 @@ class Comparison:
     def intervals(self, method: Method = "t", measure: str = REGRET) -> dict[tuple[str, str], Interval]:
         """The final regret by environment and ranker, with 95 % intervals: Student's, or by bootstrap over the runs.
 
-        ``measure`` is another final value in place of regret: of queries, ``"ndcg"`` or ``"online"``.
+        ``measure`` is another final value in place of regret: for queries, ``"ndcg"`` or ``"online"``.
         """
         return {key: interval(_values(_final(group, measure)), method) for key, group in grouped(self.results).items()}
 
@@ -112,7 +112,7 @@ class Comparison:
         """Paired t-tests of all pairs of rankers in each environment, with Holm's correction over all of them."""
         from scipy.stats import ttest_1samp
 
-        found = []
+        tests = []
         for names, gaps in self._pairs(measure):
             mean = float(gaps.mean())
             if len(gaps) < 2:
@@ -121,9 +121,9 @@ class Comparison:
                 p = 1.0 if mean == 0 else 0.0
             else:
                 p = float(ttest_1samp(gaps, 0).pvalue)
-            found.append(Test(*names, mean, p, float("nan"), len(gaps)))
-        corrected = holm(np.array([test.p for test in found]))
-        return [test._replace(holm=float(value)) for test, value in zip(found, corrected, strict=True)]
+            tests.append(Test(*names, mean, p, float("nan"), len(gaps)))
+        corrected = holm(np.array([test.p for test in tests]))
+        return [test._replace(holm=float(value)) for test, value in zip(tests, corrected, strict=True)]
 
     def _pairs(self, measure: str) -> Iterator[tuple[tuple[str, str, str], Floats]]:
         """Environment, ranker and other ranker, and their differences in the runs that both have."""
@@ -137,7 +137,7 @@ class Comparison:
                 yield (*key, other[1]), np.array([first[run] - second[run] for run in common])
 
     def reproduce(self) -> str:
-        """All that it takes to get the same numbers again: versions, data and the seed of every run."""
+        """Everything needed to reproduce the numbers: versions, data and the seed of every run."""
         from recurrank.experiments.report import Report, reproduce
 
         return reproduce(self.results, Report("Rankers compared", "", command=self.command))
@@ -145,17 +145,17 @@ class Comparison:
     def to_frame(self, method: Method = "t") -> Any:
         """A pandas DataFrame: one row per environment and ranker, with intervals of regret."""
         rows = [
-            {**row._asdict(), "low": found.low, "high": found.high}
-            for row, found in zip(self.rows, self.intervals(method).values(), strict=True)
+            {**row._asdict(), "low": bounds.low, "high": bounds.high}
+            for row, bounds in zip(self.rows, self.intervals(method).values(), strict=True)
         ]
         return frame(rows).drop(columns=[] if self.published else ["paper_regret", "paper_seconds"])
 
     def to_latex(self, method: Method = "t", measure: str = REGRET) -> str:
-        """A table with booktabs rules, intervals included; a dash where a single run has none."""
+        """A table with booktabs rules, with intervals; a dash for the interval of a single run."""
         digits = 1 if measure == REGRET else 4
         rows = [
-            [environment, pretty(ranker), number(found.mean, digits), found.span(digits)]
-            for (environment, ranker), found in self.intervals(method, measure).items()
+            [environment, pretty(ranker), number(estimate.mean, digits), estimate.span(digits)]
+            for (environment, ranker), estimate in self.intervals(method, measure).items()
         ]
         return booktabs(["environment", "ranker", measure, "95 % interval"], rows, warnings(self.rows))
 
@@ -175,12 +175,12 @@ class Comparison:
 
         cells = "".join(
             f"<tr><td>{html.escape(environment)}</td><td>{html.escape(pretty(ranker))}</td>"
-            f"<td style='text-align:right'>{number(found.mean, 1)}</td><td>{found.span(1)}</td></tr>"
-            for (environment, ranker), found in self.intervals().items()
+            f"<td style='text-align:right'>{number(estimate.mean, 1)}</td><td>{estimate.span(1)}</td></tr>"
+            for (environment, ranker), estimate in self.intervals().items()
         )
         head = "<tr><th>environment</th><th>ranker</th><th>regret</th><th>95 % interval</th></tr>"
-        said = "".join(f"<p>{html.escape(line)}</p>" for line in warnings(self.rows))
-        return f"<table>{head}{cells}</table>{said}"
+        remarks = "".join(f"<p>{html.escape(line)}</p>" for line in warnings(self.rows))
+        return f"<table>{head}{cells}</table>{remarks}"
 
 
 def holm(p: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
@@ -189,8 +189,8 @@ def holm(p: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     >>> holm(np.array([0.01, 0.04, 0.03])).round(3).tolist()
     [0.03, 0.06, 0.06]
     """
-    known = np.flatnonzero(~np.isnan(p))
-    order = known[np.argsort(p[known], kind="stable")]
+    valid = np.flatnonzero(~np.isnan(p))
+    order = valid[np.argsort(p[valid], kind="stable")]
     corrected = np.full(len(p), np.nan)
     # max_{j <= i} (m - j + 1) p_(j), at most 1
     corrected[order] = np.minimum(1, np.maximum.accumulate(p[order] * np.arange(len(order), 0, -1)))
@@ -220,9 +220,9 @@ def interval(values: np.ndarray[Any, Any], method: Method = "t") -> Interval:
 
 def _final(group: list[Result], measure: str) -> dict[int, float]:
     """The final value of every run, by its number."""
-    known = group[0].measures
-    if measure != REGRET and measure not in known:
-        raise ValueError(f"measure: {measure!r} is unknown here; choose from {', '.join([REGRET, *known])}")
+    measures = group[0].measures
+    if measure != REGRET and measure not in measures:
+        raise ValueError(f"measure: {measure!r} is unknown here; choose from {', '.join([REGRET, *measures])}")
     ordered = sorted(group, key=lambda result: result.run)
     return {result.run: float((result.regret if measure == REGRET else result.measures[measure])[-1]) for result in ordered}
 

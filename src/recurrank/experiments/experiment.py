@@ -1,7 +1,7 @@
 """An experiment is data: an environment, a ranker with its options, a horizon, the number of the run.
 
-Its id is like ``paper/position/recurrank/3``: suite, environment, ranker, run. Its random streams follow from the
-environment's name and the run alone, so that all rankers meet the same problems and users, and the result is the same in any
+Its id is like ``paper/position/recurrank/3``: suite, environment, ranker, run. Its random streams depend only on the
+environment's name and the run, so that all rankers meet the same problems and users, and the result is the same in any
 process, on any machine of a cluster and in any order.
 
 A ranker is written ``name`` or ``name:option=value:option=value``, for example ``recurrank:design=spanner``. An option may be
@@ -39,25 +39,25 @@ _ONE_AT_A_TIME = threading.Lock()
 
 
 class Setting(NamedTuple):
-    """What a run meets: items and users."""
+    """The items and users of a run."""
 
     features: Features
     model: ClickModel
 
 
 class Source(Protocol):
-    """Where an environment's problems come from, and how a ranker meets them; small, and the same when pickled."""
+    """The source of an environment's problems, which also runs rankers on them; small, and unchanged by pickling."""
 
     @property
     def data(self) -> str:
-        """What the problems are made of, in a few words, with a fingerprint where it is a file."""
+        """A short description of the problems' data, with a fingerprint of any file."""
 
     @property
     def units(self) -> int | None:
-        """How many independent problems there are; None when each run has its own."""
+        """The number of independent problems; None if each run has its own."""
 
     def play(self, experiment: Experiment, seed: np.random.SeedSequence) -> tuple[Ranker, Run]:
-        """One run: the ranker as it is at the end, and what happened."""
+        """One run: the ranker at the end, and the results."""
 
 
 class CatalogueSource:
@@ -68,7 +68,7 @@ class CatalogueSource:
         raise NotImplementedError
 
     def play(self, experiment: Experiment, seed: np.random.SeedSequence) -> tuple[Ranker, Run]:
-        """One run: the ranker as it is at the end, and what happened."""
+        """One run: the ranker at the end, and the results."""
         import recurrank as rr
 
         environment = experiment.environment
@@ -120,14 +120,14 @@ class Environment:
 
 @dataclass(frozen=True)
 class Experiment:
-    """One run of one ranker in one environment. ``options`` are the ranker's, ``ranker`` is how the user wrote it."""
+    """One run of one ranker in one environment. ``options`` are the ranker's; ``ranker`` is the label that the user wrote."""
 
     suite: str
     environment: Environment
     ranker: str
     options: Mapping[str, Any]
     run: int
-    plugins: tuple[str, ...] = ()  # files of the user's that register its ranker or click model
+    plugins: tuple[str, ...] = ()  # the user's files that register its ranker or click model
 
     @property
     def id(self) -> str:
@@ -135,7 +135,7 @@ class Experiment:
 
 
 class Result(NamedTuple):
-    """The outcome of an experiment: a row of the results. All but the last six fields say what was run.
+    """The outcome of an experiment: a row of the results. All but the last six fields describe what was run.
 
     ``measures`` are further curves by name, at the same checkpoints as regret.
     """
@@ -165,7 +165,7 @@ class Failure(NamedTuple):
     environment: str
     ranker: str
     run: int
-    error: str  # its type and the first line of what it said
+    error: str  # its type and the first line of its message
 
 
 def attempt(experiment: Experiment) -> Result | Failure:
@@ -177,9 +177,9 @@ def attempt(experiment: Experiment) -> Result | Failure:
 
 
 def in_a_line(error: Exception) -> str:
-    """Its type and the first line of what it says."""
-    said = str(error).strip().partition("\n")[0]
-    return f"{type(error).__name__}: {said}" if said else type(error).__name__
+    """The type of an error and the first line of its message."""
+    message = str(error).strip().partition("\n")[0]
+    return f"{type(error).__name__}: {message}" if message else type(error).__name__
 
 
 @contextmanager
@@ -194,7 +194,7 @@ def making(label: str) -> Iterator[None]:
 
 
 def run_one(experiment: Experiment) -> Result:
-    """Run one experiment, on one thread, so that its result does not depend on what runs beside it."""
+    """Run one experiment, on one thread, so that its result does not depend on other work of the machine."""
     for path in experiment.plugins:
         plugins.load(path)
     from threadpoolctl import threadpool_limits
@@ -208,7 +208,7 @@ def run_one(experiment: Experiment) -> Result:
 
 
 def result_of(experiment: Experiment, played: Any) -> Result:
-    """The row of an experiment that has been played: a :class:`~recurrank.simulation.run.Run`, or what has its attributes."""
+    """The row of an experiment from its :class:`~recurrank.simulation.run.Run`, or an object with the same attributes."""
     environment = experiment.environment
     return Result(
         id=experiment.id,
@@ -231,35 +231,35 @@ def result_of(experiment: Experiment, played: Any) -> Result:
 
 
 def kinds(ranker: str, source: Source) -> list[type[Any]]:
-    """The classes that an experiment runs, as far as they are known by name: ranker and click model."""
+    """The classes of the ranker and click model that an experiment runs, if they are registered by name."""
     from recurrank.clicks.model import models
     from recurrank.rankers import kinds as registered
 
-    found = (registered().get(ranker.partition(":")[0]), models().get(getattr(source, "clicks", "").partition(":")[0]))
-    return [kind for kind in found if kind is not None]
+    classes = (registered().get(ranker.partition(":")[0]), models().get(getattr(source, "clicks", "").partition(":")[0]))
+    return [kind for kind in classes if kind is not None]
 
 
 def code_of(experiment: Experiment) -> str:
-    """A fingerprint of what an experiment runs, 12 hexadecimal digits: sources, also the user's own, problem and options."""
+    """A fingerprint, 12 hexadecimal digits, of an experiment's sources, including the user's own, its problem and options."""
     environment = experiment.environment
     try:
         digest = hashlib.sha256(digest_behind(*kinds(experiment.ranker, environment.source)))
-    except ValueError:  # a class defined interactively: a change of it cannot be detected
+    except ValueError:  # a class defined interactively, whose changes cannot be detected
         return uuid.uuid4().hex[:12]
     digest.update(definition((environment, dict(experiment.options))).encode())
     return digest.hexdigest()[:12]
 
 
 def definition(value: Any) -> str:
-    """What a problem or an option is made of, the same in every process, without fields that do not count for equality.
+    """A text that defines a problem or an option, the same in every process, without fields that are not compared.
 
-    Of a file it is the name: ``Source.data`` has a fingerprint of the content.
+    A file contributes its name: ``Source.data`` has a fingerprint of its content.
 
     >>> definition(Synthetic("cascade", items=20, dim=3))
     "Synthetic(clicks='cascade', items=20, dim=3)"
     """
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        named = [f"{one.name}={definition(getattr(value, one.name))}" for one in dataclasses.fields(value) if one.compare]
+        named = [f"{part.name}={definition(getattr(value, part.name))}" for part in dataclasses.fields(value) if part.compare]
         return f"{type(value).__qualname__}({', '.join(named)})"
     if isinstance(value, Mapping):
         return definition([(name, value[name]) for name in sorted(value)])
@@ -273,7 +273,7 @@ def definition(value: Any) -> str:
 
 
 def worked_out(options: Mapping[str, Any], rounds: int) -> dict[str, Any]:
-    """Options with powers of the horizon as numbers."""
+    """Options with powers of the horizon computed."""
     return {name: _power(name, value, rounds) if isinstance(value, str) else value for name, value in options.items()}
 
 
@@ -308,25 +308,25 @@ def cross(
 
 
 def parse_rankers(text: str | Iterable[str], ranks: Ranks = "catalogue") -> dict[str, dict[str, Any]]:
-    """The rankers asked for, with their options; ValueError for one that does not exist or an option that it does not take.
+    """The requested rankers, with their options; ValueError for an unknown ranker or option.
 
-    They are to rank a catalogue, or what ``ranks`` says.
+    They must rank a catalogue, or what ``ranks`` says.
 
     >>> parse_rankers("recurrank, toprank:delta=T^-1")
     {'recurrank': {}, 'toprank:delta=T^-1': {'delta': 'T^-1'}}
     """
     from recurrank.rankers import kinds as registered
 
-    known = registered(ranks)
+    available = registered(ranks)
     rankers: dict[str, dict[str, Any]] = {}
     for label in as_names("rankers", text):
         name, options = labels.parse(label, "rankers")
-        if name not in known:
+        if name not in available:
             wrong = (
                 f"does not rank {'a catalogue' if ranks == 'catalogue' else ranks}" if name in registered() else "is unknown"
             )
-            raise ValueError(f"rankers: {name!r} {wrong}; choose from {', '.join(sorted(known))}")
-        takes = known[name].declared()
+            raise ValueError(f"rankers: {name!r} {wrong}; choose from {', '.join(sorted(available))}")
+        takes = available[name].declared()
         for option in options:
             if option not in takes:
                 raise ValueError(f"rankers: {label!r}: {option!r} is not an option; {name} takes {', '.join(takes) or 'none'}")
@@ -340,7 +340,7 @@ def split_names(text: str) -> list[str]:
 
 
 def as_names(field: str, given: Any) -> list[str]:
-    """Names as a list, given as one or as text with commas; ValueError for anything else, and for none.
+    """Names as a list, from a list or a text with commas; ValueError for anything else, and for no name.
 
     >>> as_names("rankers", "recurrank, toprank")
     ['recurrank', 'toprank']
@@ -348,8 +348,8 @@ def as_names(field: str, given: Any) -> list[str]:
     names = split_names(given) if isinstance(given, str) else list(given) if isinstance(given, Iterable) else [given]
     for name in names:
         if not isinstance(name, str):
-            known = getattr(name, "name", None)
-            meant = f"its name, {known!r}" if isinstance(known, str) else "names, as text"
+            own = getattr(name, "name", None)
+            meant = f"its name, {own!r}" if isinstance(own, str) else "names, as text"
             raise ValueError(f"{field}: {type(name).__name__} is not a name; give {meant}")
     if not names:
         raise ValueError(f"{field}: none given; give one name or more")

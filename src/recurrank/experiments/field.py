@@ -1,4 +1,4 @@
-"""The benchmark of the field: everything that is registered, on every kind of problem, in one call.
+"""The benchmark of the field: every registered ranker on every kind of problem, in one call.
 
 A *family* is a suite whose rankers meet the same kind of problem:
 
@@ -8,10 +8,10 @@ A *family* is a suite whose rankers meet the same kind of problem:
 | ``robustness`` | the robustness suite | the same |
 | ``queries`` | ten documents without features, under click models fitted to a log, or with textbook parameters | the same |
 | ``requests`` | the requests suite | those that take requests |
-| ``documents`` | LETOR files, where they are given | those that take queries |
+| ``documents`` | LETOR files, if they are given | those that take queries |
 
-Each family has a folder with its rows, so that a stopped benchmark goes on, and a report with curves. A ranker of a
-user's own takes part by being registered.
+Each family has a folder with its rows, so that a stopped benchmark can continue, and a report with curves. A user's own
+ranker takes part once it is registered.
 """
 
 from __future__ import annotations
@@ -39,18 +39,18 @@ from recurrank.seeds import stream
 
 FAMILIES = ("paper", "robustness", "queries", "requests", "documents")
 LEFT_OUT = ("oracle",)
-"""It is told the truth, and loses nothing."""
+"""Rankers that are not compared: the oracle is told the truth, and loses nothing."""
 PRESETS = {"PBM": "position-based", "CM": "cascade", "DCM": "dependent-click", "DBN": "dynamic-bayesian"}
 PRESETS |= {"CCM": "click-chain", "UBM": "user-browsing"}
 QUICK_ROUNDS = 1000
 IMPRESSIONS = 10_000
-"""Of a run with documents."""
+"""Impressions of a run with documents."""
 QUICK = {
     "robustness": "orthogonal,leader,chain-dependent",
     "queries": "PBM,CM,DBN",
     "requests": "position,cascade",
 }
-"""Environments of the quick benchmark, where these are not all."""
+"""Environments of the quick benchmark; families that are missing here run all of theirs."""
 
 
 class Family(NamedTuple):
@@ -68,9 +68,9 @@ class FieldRow(NamedTuple):
         lost_mean: clicks lost per 1,000 rounds, mean over environments and runs; in ``documents``, 100 (1 - NDCG@10).
         lost_se: its standard error over the runs.
         rank: the mean rank over all problems, 1 for the best.
-        seconds: of a run, mean over environments.
+        seconds: seconds of a run, mean over environments.
         rounds_per_second: over all runs.
-        failed: where it failed first, and with which error; None where every run has finished.
+        failed: its first failed run, and the error; None if every run has finished.
 
     """
 
@@ -84,7 +84,7 @@ class FieldRow(NamedTuple):
     failed: str | None = None
 
     def cells(self) -> tuple[str, ...]:
-        """What tables show beside the ranker's name."""
+        """The cells of a table after the ranker's name."""
         lost = (number(self.lost_mean), number(self.lost_se))
         forms = ((self.rank, ".2f"), (self.seconds, ".2f"), (self.rounds_per_second, ",.0f"))
         return *lost, *("" if value is None else format(value, form) for value, form in forms)
@@ -118,13 +118,13 @@ def families(
     train: str | Path | None = None,
     test: str | Path | None = None,
 ) -> list[Family]:
-    """What the benchmark runs.
+    """The suites that the benchmark runs.
 
     Args:
-        quick: few and short runs, to see that everything works and what the tables look like.
+        quick: few and short runs, to check that everything works.
         families: which, separated by commas; by default all.
-        rankers: which, separated by commas; by default all that there are. Each runs in the families that it can take part in.
-        runs: of each ranker in each environment; by default 5, and 2 of the quick benchmark.
+        rankers: which, separated by commas; by default all. Each runs in the families that it can take part in.
+        runs: of each ranker in each environment; by default 5, and 2 in the quick benchmark.
         rounds: the most rounds (impressions) of a run; by default as many as each problem has, 1,000 in the quick benchmark.
         log: a log that click models are fitted to, or a ``.json`` file of fitted ones.
         train: a LETOR file, for the family ``documents``.
@@ -141,21 +141,21 @@ def families(
         raise ValueError("test: train is not given; give both LETOR files, or none")
     count = (2 if quick else 5) if runs is None else as_count("runs", runs)
     most = (QUICK_ROUNDS if quick else None) if rounds is None else as_count("rounds", rounds)
-    asked = None if rankers is None else split_names(rankers)
-    _known(asked)
-    found: list[Family] = []
+    requested = None if rankers is None else split_names(rankers)
+    _check_names(requested)
+    chosen: list[Family] = []
     for name in wanted:
-        labels = candidates(name) if asked is None else _of(asked, name)
+        labels = candidates(name) if requested is None else _of(requested, name)
         if labels and (name != "documents" or train is not None):
-            one = _FAMILY[name](labels, count, quick, log=log, train=train, test=test, rounds=most)
-            found.append(one._replace(suite=_shortened(one.suite, most)))
-    if not found:
+            family = _FAMILY[name](labels, count, quick, log=log, train=train, test=test, rounds=most)
+            chosen.append(family._replace(suite=_shortened(family.suite, most)))
+    if not chosen:
         raise ValueError("families: nothing to run; choose families that these rankers take part in")
-    return found
+    return chosen
 
 
 def candidates(family: str) -> list[str]:
-    """The rankers that run in a family unless others are asked for, by name."""
+    """The names of the rankers that run in a family by default."""
     left_out = {"requests": ["told"], "documents": list(BASELINES)}.get(family, LEFT_OUT)
     return [name for name in takers(family) if name not in left_out]
 
@@ -167,13 +167,13 @@ def takers(family: str) -> list[str]:
     return names()
 
 
-def _of(asked: list[str], family: str) -> list[str]:
-    return [label for label in asked if label.partition(":")[0] in takers(family)]
+def _of(requested: list[str], family: str) -> list[str]:
+    return [label for label in requested if label.partition(":")[0] in takers(family)]
 
 
-def _known(asked: list[str] | None) -> None:
+def _check_names(requested: list[str] | None) -> None:
     everything = sorted({name for family in FAMILIES for name in takers(family)})
-    for label in asked or ():
+    for label in requested or ():
         if label.partition(":")[0] not in everything:
             raise ValueError(f"rankers: {label!r} is unknown; choose from {', '.join(everything)}")
 
@@ -189,12 +189,12 @@ def _robustness(labels: list[str], runs: int, quick: bool, **_: Any) -> Family:
 
 
 def _queries(labels: list[str], runs: int, quick: bool, log: str | Path | None = None, **_: Any) -> Family:
-    known = fitted(Path(log)) if log is not None else _presets()
-    some = [name for name in known if not quick or log is not None or name in split_names(QUICK["queries"])]
+    environments = fitted(Path(log)) if log is not None else _presets()
+    wanted = [name for name in environments if not quick or log is not None or name in split_names(QUICK["queries"])]
     title = f"Queries of {Path(log).name}" if log is not None else "Queries without features, textbook click models"
-    units = [known[name].source.units for name in some]
+    units = [environments[name].source.units for name in wanted]
     most = min([runs, *(unit for unit in units if unit is not None)])
-    suite = Suite([known[name] for name in some], labels, Report(title, ""), runs=most, name="field-queries")
+    suite = Suite([environments[name] for name in wanted], labels, Report(title, ""), runs=most, name="field-queries")
     return Family("queries", title, suite)
 
 
@@ -242,28 +242,28 @@ def fitted(path: Path) -> dict[str, Environment]:
 def _shortened(suite: Suite, most: int | None) -> Suite:
     if most is not None:
         short = [
-            replace(one, environment=replace(one.environment, rounds=min(most, one.environment.rounds)))
-            for one in suite.experiments
+            replace(run, environment=replace(run.environment, rounds=min(most, run.environment.rounds)))
+            for run in suite.experiments
         ]
         object.__setattr__(suite, "experiments", short)
     return suite
 
 
 def losses(family: str, results: Iterable[Result]) -> dict[tuple[str, int, str], float]:
-    """What each ranker lost, by environment, run and ranker."""
+    """The loss of each ranker, by environment, run and ranker."""
     if family == "documents":
-        return {(one.environment, one.run, one.ranker): 100 * (1 - one.measures["ndcg"][-1]) for one in results}
-    return {(one.environment, one.run, one.ranker): 1000 * float(one.regret[-1]) / one.rounds for one in results}
+        return {(row.environment, row.run, row.ranker): 100 * (1 - row.measures["ndcg"][-1]) for row in results}
+    return {(row.environment, row.run, row.ranker): 1000 * float(row.regret[-1]) / row.rounds for row in results}
 
 
 def finished(found: Comparison) -> list[Result]:
-    """The rows of rankers that failed nowhere: ranks need all rankers on all problems."""
-    broken = {one.ranker for one in found.failures}
-    return [one for one in found.results if one.ranker not in broken]
+    """The rows of rankers without failures: ranks need all rankers on all problems."""
+    broken = {failure.ranker for failure in found.failures}
+    return [row for row in found.results if row.ranker not in broken]
 
 
 def ranks_of(family: str, results: list[Result]) -> Ranks:
-    """Mean ranks over all problems: runs of an environment, or their means where all of them have the same documents."""
+    """Mean ranks over all problems: runs of an environment, or their means if all runs have the same documents."""
     lost: dict[tuple[str, int, str], list[float]] = {}
     for (environment, run, name), loss in losses(family, results).items():
         lost.setdefault((environment, 0 if family == "documents" else run, name), []).append(loss)
@@ -277,22 +277,22 @@ def field_rows(family: str, found: Comparison) -> list[FieldRow]:
     ranked = ranks_of(family, results) if results else Ranks([], np.zeros(0), np.inf, np.nan, 0)
     lost = losses(family, results)
     for name, rank in zip(ranked.names, ranked.ranks, strict=True):
-        own = [one for one in results if one.ranker == name]
+        own = [row for row in results if row.ranker == name]
         by_run = [
-            float(np.mean([lost[one.environment, one.run, name] for one in own if one.run == run]))
-            for run in sorted({one.run for one in own})
+            float(np.mean([lost[row.environment, row.run, name] for row in own if row.run == run]))
+            for run in sorted({row.run for row in own})
         ]
-        seconds, rounds = sum(one.seconds for one in own), sum(one.rounds for one in own)
+        seconds, rounds = sum(row.seconds for row in own), sum(row.rounds for row in own)
         speed = rounds / max(seconds, 1e-9)
         error = standard_error(np.array(by_run))
         rows.append(FieldRow(family, name, float(np.mean(by_run)), error, float(rank), seconds / len(own), speed))
-    first = {one.ranker: one for one in reversed(found.failures)}
-    said = {name: f"{one.environment}, run {one.run}: {one.error}" for name, one in sorted(first.items())}
-    return rows + [FieldRow(family, name, None, None, None, None, None, line) for name, line in said.items()]
+    first = {failure.ranker: failure for failure in reversed(found.failures)}
+    lines = {name: f"{failure.environment}, run {failure.run}: {failure.error}" for name, failure in sorted(first.items())}
+    return rows + [FieldRow(family, name, None, None, None, None, None, line) for name, line in lines.items()]
 
 
 def lost_heading(family: str) -> str:
-    """What a family's rankers lose."""
+    """The heading of a family's losses."""
     return "100 (1 - NDCG@10)" if family == "documents" else "clicks lost per 1,000 rounds"
 
 
@@ -308,7 +308,7 @@ def write_field(out: Path, found: dict[str, Comparison], titles: dict[str, str],
 
 def _section(out: Path, name: str, title: str, comparison: Comparison) -> str:
     heads = ("ranker", lost_heading(name), "s.e.", "mean rank", "seconds per run", "rounds per second")
-    lines = [f"<h2 id={name}>{html.escape(title)}</h2><table><tr>{''.join(f'<th>{one}</th>' for one in heads)}</tr>"]
+    lines = [f"<h2 id={name}>{html.escape(title)}</h2><table><tr>{''.join(f'<th>{head}</th>' for head in heads)}</tr>"]
     for row in field_rows(name, comparison):
         cells = "".join(f"<td>{cell}</td>" for cell in row.cells())
         if row.failed is not None:

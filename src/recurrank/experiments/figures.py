@@ -1,4 +1,4 @@
-"""Regret curves as pictures, in a style fit for a paper."""
+"""Figures of regret curves, in a style fit for a paper."""
 
 from __future__ import annotations
 
@@ -13,28 +13,28 @@ if TYPE_CHECKING:
 
 AS_THE_PAPER = {"recurrank": RED, "cascade-linucb": INK, "toprank": BLUE}
 BOUND = "Theorem 1"
-"""The name of the curve that is the bound."""
+"""The name of the bound's curve."""
 
 
 def colours(rankers: list[str]) -> dict[str, str]:
-    """One colour per ranker: the paper's for its three; one with other options has the colour of its name."""
+    """One colour per ranker: the paper's for its three; rankers of one name with other options share a colour."""
     chosen: dict[str, str] = {}
     free = iter(OTHERS * (1 + len(rankers) // len(OTHERS)))
     for ranker in rankers:
         name = ranker.partition(":")[0]
-        known = AS_THE_PAPER.get(name) or next((chosen[r] for r in chosen if r.partition(":")[0] == name), None)
-        chosen[ranker] = "#9aa5b1" if ranker == BOUND else known or next(free)
+        colour = AS_THE_PAPER.get(name) or next((chosen[r] for r in chosen if r.partition(":")[0] == name), None)
+        chosen[ranker] = "#9aa5b1" if ranker == BOUND else colour or next(free)
     return chosen
 
 
 def dashes(rankers: list[str]) -> dict[str, str]:
-    """Solid for the first ranker of a name, broken lines for the same one with other options."""
+    """Solid for the first ranker of a name, broken lines for the same ranker with other options."""
     names = [ranker.partition(":")[0] for ranker in rankers]
     return {ranker: DASHES[names[:i].count(names[i]) % len(DASHES)] for i, ranker in enumerate(rankers)}
 
 
 def pretty(ranker: str) -> str:
-    """A ranker as its paper calls it.
+    """The name of a ranker in its paper.
 
     >>> pretty("cascade-linucb"), pretty("toprank:delta=T^-1")
     ('CascadeLinUCB', 'TopRank (delta=T^-1)')
@@ -43,30 +43,30 @@ def pretty(ranker: str) -> str:
     from recurrank.rankers.ranker import registered
 
     name, _, options = ranker.partition(":")
-    known: dict[str, Any] = {**registered(), **of_documents()}
-    title = known[name].__name__ if name in known else name
+    classes: dict[str, Any] = {**registered(), **of_documents()}
+    title = classes[name].__name__ if name in classes else name
     return f"{title} ({options.replace(':', ', ')})" if options else title
 
 
 REGRET = "regret (lost clicks)"
 MOST_NAMED = 7
-"""Curves of a panel that have names, where there are many more."""
+"""Named curves of a panel with many more."""
 UNNAMED = "#c9ced6"
-"""The colour of the others."""
+"""The colour of curves without names."""
 
 
 def draw_curves(figures: dict[str, list[Curve]], *paths: Path, log: tuple[str, ...] = (), label: str = REGRET) -> None:
-    """:func:`regret_figure` into every path."""
+    """Save :func:`regret_figure` to every path."""
     from matplotlib import rc_context
 
     with rc_context(STYLE):
         figure = regret_figure(figures, log, label)
-        for path in paths:  # no time of writing in the file: the same results give the same bytes
+        for path in paths:  # without the time of writing: the same results give the same bytes
             figure.savefig(path, dpi=300, metadata={"CreationDate": None} if path.suffix == ".pdf" else None)
 
 
 def regret_figure(figures: dict[str, list[Curve]], log: tuple[str, ...] = (), label: str = REGRET) -> Figure:
-    """One panel per environment, one curve per ranker; regret is logarithmic in those of ``log`` and beside a bound."""
+    """One panel per environment, one curve per ranker; regret is logarithmic in panels of ``log`` and those with a bound."""
     from matplotlib import rc_context
     from matplotlib.figure import Figure
 
@@ -86,8 +86,8 @@ def _draw_panel(panel: Any, title: str, curves: list[Curve], log: bool) -> None:
     rankers = [curve.ranker for curve in named]
     colour, dash = colours(rankers), dashes(rankers)
     for number, curve in enumerate(curve for curve in curves if curve.ranker not in rankers):
-        said = f"{len(curves) - len(named)} others" if number == 0 else None
-        panel.plot(curve.rounds, curve.regret, color=UNNAMED, label=said, linewidth=0.6, zorder=1)
+        label = f"{len(curves) - len(named)} others" if number == 0 else None
+        panel.plot(curve.rounds, curve.regret, color=UNNAMED, label=label, linewidth=0.6, zorder=1)
     for curve in named:
         style = (0, (1, 1.5)) if curve.ranker == BOUND else dash[curve.ranker]
         panel.plot(
@@ -112,7 +112,7 @@ def _draw_panel(panel: Any, title: str, curves: list[Curve], log: bool) -> None:
 
 
 def _named(curves: list[Curve]) -> list[Curve]:
-    """The curves with a name and a colour: all, or where they are many those that end lowest, the lowest first."""
+    """The curves with a name and a colour: all, or if they are many those that end lowest, the lowest first."""
     return curves if len(curves) <= MOST_NAMED + 2 else sorted(curves, key=lambda curve: curve.regret[-1])[:MOST_NAMED]
 
 

@@ -1,8 +1,8 @@
 """The paper's Figure 1 from a real run: how the blocks of positions split over time.
 
-Each box is one call of Algorithm 1. Its vertical extent is its positions, its column the moment it opened; beside it are its
-phase and how many items competed in it; arrows lead to the blocks it split into. The dashed line under the first
-position marks where the block explores. A key says so below the chart.
+Each box is one call of Algorithm 1. Its vertical extent is its positions, its column the round in which it opened; in it are
+its phase and the number of its items; arrows lead to the blocks it split into. The block explores above the dashed line, at its
+first position. A key below the chart explains this.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ WIDTH, GAP = 2.2, 1.3
 
 
 class Box(NamedTuple):
-    """A block as it is drawn; ``closed`` is None while it is open. Positions count from 1, as in the paper."""
+    """A block to draw; ``closed`` is None while it is open. Positions count from 1, as in the paper."""
 
     id: int
     phase: int
@@ -71,7 +71,7 @@ def _key() -> list[Any]:
     from matplotlib.patches import Patch
 
     faces = ((CLOSED, "finished"), (OPEN, "open"), (SETTLED, "open, its item is found"))
-    boxes = [Patch(facecolor=face, edgecolor=INK, linewidth=0.8, label=said) for face, said in faces]
+    boxes = [Patch(facecolor=face, edgecolor=INK, linewidth=0.8, label=label) for face, label in faces]
     above = Line2D([], [], color=ACCENT, linewidth=1, linestyle=(0, (4, 3)), label="it explores above this line")
     phase = Line2D([], [], linestyle="none", marker="$\\ell$", color=INK, markersize=6, label="phase")
     number = Line2D([], [], linestyle="none", marker="$1$", color=INK, markersize=5, label="position, from 1")

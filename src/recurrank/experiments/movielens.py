@@ -2,7 +2,7 @@
 
 | paper | code |
 |---|---|
-| the L = 1000 movies with most ratings | ``Prepared.movies``; of two with as many, the smaller id |
+| the L = 1000 movies with most ratings | ``Prepared.movies``; ties by the smaller id |
 | the 1100 users who rate most, split at random into U1 (100) and U2 (1000) | ``feature_users``, ``users``; one split per run |
 | the rating matrix of U1 | 1 where the user rated the movie, 0 elsewhere (implicit feedback) |
 | feature vectors by SVD, d = 5 | row a of the first d - 1 right singular vectors, then ``transform``, which adds the constant |
@@ -11,11 +11,11 @@
 Where the paper does not specify the details:
 
 - The singular vectors are not scaled by the singular values; the transform divides by the length anyway. Their signs,
-  which an SVD leaves free, make the largest entry of each positive.
-- A movie that nobody in U1 rated has a zero vector, which has no direction: it gets the constant alone, (0, ..., 0, 1/sqrt 2).
+  which an SVD leaves free, are chosen to make the largest entry of each positive.
+- A movie that no user of U1 rated has a zero vector, which has no direction: it gets only the constant, (0, ..., 0, 1/sqrt 2).
 - Least squares may give an attraction outside [0, 1]. All attractions are then shrunk towards their mean until they fit;
   they stay linear in the features. (On the 1M set this does not happen.)
-- Everything is kept in float32, so that prepared files and fresh preparations give the same runs.
+- Everything is stored in float32, so that prepared files and fresh preparations give the same runs.
 """
 
 from __future__ import annotations
@@ -36,9 +36,10 @@ from recurrank._arrays import Floats, Ints, as_count
 from recurrank.problem import Problem, transform
 
 FILES = ("ratings.csv", "ratings.dat", "u.data")
-"""What the data sets call their ratings: 20M and later, 10M and 1M, 100K."""
+"""The data sets' files of ratings: 20M and later, 10M and 1M, 100K."""
 
 LARGEST_ID = 50_000_000
+"""Largest valid id of a user or movie."""
 CITATION = (
     "F. Maxwell Harper and Joseph A. Konstan (2015): The MovieLens Datasets: History and Context. "
     "ACM Transactions on Interactive Intelligent Systems 5(4), article 19. doi:10.1145/2827872"
@@ -65,7 +66,7 @@ class Prepared:
         features: (splits, L, d), float32.
         theta: (splits, d), float32.
         movies: (L,), the movies' ids in the data set, most rated first.
-        about: how they were made, and from what.
+        about: their source and the settings of the preparation.
 
     """
 
@@ -89,7 +90,7 @@ class Prepared:
         return Problem(self.features[split].astype(np.float64), self.theta[split].astype(np.float64))
 
     def save(self, path: Path) -> None:
-        """Write a .npz file, whole or not at all."""
+        """Write a .npz file atomically."""
         partial = path.with_name(path.name + ".partial")
         try:
             with open(partial, "wb") as file:
@@ -106,7 +107,7 @@ class Prepared:
 
 
 def packaged() -> Prepared:
-    """The ten splits of MovieLens 1M that come with the package: derived numbers, not ratings.
+    """The ten splits of MovieLens 1M in the package: derived numbers, not ratings.
 
     >>> packaged().features.shape
     (10, 1000, 5)
@@ -121,7 +122,7 @@ def open_movielens(path: Path) -> Prepared:
 
 
 def load_prepared(path: Path) -> Prepared:
-    """What :meth:`Prepared.save` wrote; ValueError says in one line what is wrong with it."""
+    """A file that :meth:`Prepared.save` wrote; ValueError says in one line what is wrong with it."""
     if not path.is_file():
         raise ValueError(f"{path}: no such file; `recurrank movielens` makes one")
     try:
@@ -139,7 +140,7 @@ def load_prepared(path: Path) -> Prepared:
         )
     prepared = Prepared(features, theta, movies.astype(np.int64), about)
     for split in range(len(features)):
-        prepared.problem(split)  # raises for numbers that are not attractions
+        prepared.problem(split)  # raises if an attraction is not a probability
     return prepared
 
 
@@ -180,7 +181,7 @@ def _read_zip(path: Path) -> Ratings:
 
 
 def _parse(file: IO[bytes], path: Path | str, name: str, source: str) -> Ratings:
-    """Users and movies of a ratings file, whichever of the three formats its first line shows."""
+    """Users and movies of a ratings file in one of three formats, detected from its first line."""
     try:
         import pyarrow as pa
         from pyarrow import compute, csv
@@ -197,7 +198,7 @@ def _parse(file: IO[bytes], path: Path | str, name: str, source: str) -> Ratings
             convert_options=csv.ConvertOptions(column_types=wanted, include_columns=list(wanted)),
         )
     except pa.ArrowInvalid as error:
-        raise ValueError(f"{name}: not a whole file of ratings ({error})") from error
+        raise ValueError(f"{name}: not a complete file of ratings ({error})") from error
     if table.num_rows == 0:
         raise ValueError(f"{name}: no ratings in it")
     for column, (least, most) in {"user": (0, LARGEST_ID), "movie": (0, LARGEST_ID), "rating": (0, 5)}.items():
@@ -212,7 +213,7 @@ def _format(first: bytes, name: str) -> tuple[str, list[str]]:
     """Delimiter and columns, by the first line."""
     if first.strip().lower().startswith(b"userid,movieid,rating"):
         return ",", ["user", "movie", "rating", "timestamp"]
-    if first.count(b"::") == 3:  # a reader with one-character delimiters sees an empty column between every two
+    if first.count(b"::") == 3:  # pyarrow's delimiters have one character, so it sees an empty column between every two
         return ":", ["user", "", "movie", " ", "rating", "  ", "timestamp"]
     if first.count(b"\t") == 3:
         return "\t", ["user", "movie", "rating", "timestamp"]
@@ -241,7 +242,7 @@ def prepare(
     active = most_frequent(ratings.users, feature_users + users, "users", "number of users", ratings.name)
     matrix = rated(ratings, active, movies)
     with threadpool_limits(1):  # small matrices: BLAS threads would only wait for each other
-        made = [_split(matrix, feature_users, dim, np.random.default_rng([seed, s]), ratings.name) for s in range(splits)]
+        prepared = [_split(matrix, feature_users, dim, np.random.default_rng([seed, s]), ratings.name) for s in range(splits)]
     about = {
         "source": ratings.source,
         "ratings": len(ratings.users),
@@ -251,10 +252,10 @@ def prepare(
         "dim": dim,
         "splits": splits,
         "seed": seed,
-        "unrated": [int(zero) for _, _, zero in made],
+        "unrated": [int(zero) for _, _, zero in prepared],
         "citation": CITATION,
     }
-    features, theta = np.stack([x for x, _, _ in made]), np.stack([t for _, t, _ in made])
+    features, theta = np.stack([x for x, _, _ in prepared]), np.stack([t for _, t, _ in prepared])
     return Prepared(features.astype(np.float32), theta.astype(np.float32), movies, about)
 
 
@@ -287,13 +288,13 @@ def _split(
     order = rng.permutation(len(rated))
     first, second = rated[order[:feature_users]], rated[order[feature_users:]]
     vectors = right_vectors(first.astype(np.float64), dim - 1, name)
-    known = first.any(axis=0)
+    directed = first.any(axis=0)
     features = np.zeros((len(vectors), dim))
-    features[known] = transform(vectors[known])
-    features[~known, -1] = 1 / np.sqrt(2.0)
+    features[directed] = transform(vectors[directed])
+    features[~directed, -1] = 1 / np.sqrt(2.0)
     # theta = argmin |X theta - mean of U2's rows|^2
     theta = np.linalg.lstsq(features, second.mean(axis=0), rcond=None)[0]
-    return features, _into_range(features, theta), int((~known).sum())
+    return features, _into_range(features, theta), int((~directed).sum())
 
 
 def right_vectors(matrix: Floats, count: int, name: str) -> Floats:

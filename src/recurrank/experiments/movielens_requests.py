@@ -1,15 +1,15 @@
 """MovieLens as a stream of requests: users of the data set are the visitors, and movies the candidates.
 
-From ratings as GroupLens ships them (``movielens.read_ratings``), all of them as 0 or 1: whether a user rated a movie.
+It uses ratings as GroupLens ships them (``movielens.read_ratings``) as 0 or 1: whether a user rated a movie.
 
-- The 2 L most rated movies are split at random: L are *shown*, the others are what is *known* of a visitor.
+- The 2 L most rated movies are split at random: L are *shown*, ratings of the others are *known* of a visitor.
 - Users who rate most are split as in the paper: U1 makes features, U2 are the visitors.
 - Features of a shown movie: the first d right singular vectors of U1's ratings of the shown movies, each of unit length on
   average; context of a visitor: their ratings of the known movies in the first c right singular vectors of U1's, of length 1.
-  So nothing that a visitor thinks of a shown movie is in their context.
+  So the context has no information on how the visitor rated a shown movie.
 - Attraction, ``truth="fitted"``: least squares of U2's ratings of the shown movies on (1, x) and (1, c) and all their products,
-  cut off at 0.005: what Anchored believes with ``interactions="outer"``, but for the cut. ``truth="rated"``: 0.5 where the
-  visitor rated the movie and 0.05 elsewhere, which no linear function is.
+  cut off at 0.005: Anchored's model with ``interactions="outer"``, except for the cut. ``truth="rated"``: 0.5 if the
+  visitor rated the movie and else 0.05, which is not a linear function.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from recurrank.requests import Requests, Visitors, World
 from recurrank.seeds import stream
 
 LIKED, OTHER = 0.5, 0.05
-"""Attraction of what a visitor rated and of what they did not, with ``truth="rated"``."""
+"""Attraction of movies that a visitor rated and of others, with ``truth="rated"``."""
 
 
 @dataclass(frozen=True)
@@ -37,12 +37,12 @@ class MovieLens(Requests):
 
     Args:
         path: a MovieLens data set as GroupLens ships it: a zip file, its folder, or the ratings file.
-        items: L, how many movies can be shown; as many others describe the visitors.
-        users: how many visitors.
-        feature_users: how many other users features are made from.
-        dim: d, how many features a movie has.
-        context: c, how many numbers describe a visitor.
-        candidates: n, how many movies a request has.
+        items: L, the number of movies that can be shown; as many others describe the visitors.
+        users: the number of visitors.
+        feature_users: the number of other users, whose ratings make the features.
+        dim: d, the features per movie.
+        context: c, the numbers that describe a visitor.
+        candidates: n, the movies per request.
         truth: ``"fitted"`` or ``"rated"``.
         seed: of the splits.
 
@@ -74,7 +74,7 @@ class MovieLens(Requests):
         return f"{ratings.source}, {digest.hexdigest()[:12]}"
 
     def world(self) -> World:
-        """Movies, visitors, and how attractive each movie is to each visitor."""
+        """Movies, visitors, and the attraction of each movie to each visitor."""
         ratings = _read(Path(self.path))
         movies = most_frequent(ratings.movies, 2 * self.items, "movies", "number of items", ratings.name)
         people = most_frequent(ratings.users, self.feature_users + self.users, "users", "number of users", ratings.name)

@@ -22,13 +22,13 @@ RANKERS = ("recurrank", SPANNER, "cascade-linucb", "toprank")
 """The paper's rankers, RecurRank with both designs: the text uses a G-optimal one, the published driver a spanner."""
 
 AS_THE_PAPER: dict[str, dict[str, Any]] = {"toprank": {"delta": "T^-0.5"}}
-"""Options of its comparison that are not the rankers' own defaults (TopRank's paper takes delta = 1/T)."""
+"""Options in the paper's comparison that differ from the rankers' defaults (TopRank's paper has delta = 1/T)."""
 
 ALSO = {"cascade": ["toprank:delta=T^-1"]}
-"""Run with the paper's three where the published number lies between two readings of the paper."""
+"""Rankers added where the published number lies between two readings of the paper."""
 
 LOGARITHMIC = ("cascade",)
-"""Figures that have a logarithmic regret axis in the paper."""
+"""Environments with a logarithmic regret axis in the paper."""
 
 REMARKS = {
     "cascade": (
@@ -47,7 +47,7 @@ REMARKS = {
     ),
     "movielens": "The paper used the 20M set, with splits of its own.",
 }
-"""Where our numbers differ from the paper's, and why."""
+"""Where and why our numbers differ from the paper's."""
 
 
 @dataclass(frozen=True)
@@ -68,12 +68,12 @@ class MovieLens(CatalogueSource):
     def setting(self, run: int, seed: np.random.SeedSequence, positions: int) -> Setting:
         import recurrank as rr
 
-        problem = self.prepared.problem(run).shuffled(seed)  # they are sorted by popularity
+        problem = self.prepared.problem(run).shuffled(seed)  # the movies are sorted by popularity
         return Setting(problem.features, rr.clicks.DocumentBased(problem.attraction))
 
 
 def set_ups(movielens: Prepared | None = None) -> dict[str, Environment]:
-    """The paper's set-ups; horizons as in the authors' published driver (the text does not have them)."""
+    """The paper's set-ups; horizons as in the authors' published driver (the text does not give them)."""
     prepared = packaged() if movielens is None else movielens
     _, items, dim = prepared.features.shape
     return {
@@ -100,18 +100,18 @@ def suite(
         rankers: names, separated by commas; by default the paper's three.
         runs: of each ranker in each environment.
         rounds_scale: the factor by which every run is shortened or lengthened.
-        movielens: a MovieLens data set, or what :meth:`Prepared.save` wrote; by default ten splits of the 1M set.
+        movielens: a MovieLens data set, or a file that :meth:`Prepared.save` wrote; by default ten splits of the 1M set.
 
     Raises ValueError for a name that does not exist.
 
     """
     if not 0 < rounds_scale <= 1000:
         raise ValueError(f"rounds_scale: {rounds_scale} is not a factor; give a number above 0, for example 0.1")
-    known = set_ups(None if movielens is None else open_movielens(Path(movielens)))
-    scaled = [replace(one, rounds=max(1, round(one.rounds * rounds_scale))) for one in chosen(known, environments)]
-    said = report(rounds_scale, theirs=rankers is None)
+    available = set_ups(None if movielens is None else open_movielens(Path(movielens)))
+    scaled = [replace(setup, rounds=max(1, round(setup.rounds * rounds_scale))) for setup in chosen(available, environments)]
+    page = report(rounds_scale, theirs=rankers is None)
     rankers, also = (RANKERS, ALSO) if rankers is None else (rankers, {})
-    return Suite(scaled, rankers, said, runs=runs, name="paper", also=also, options=AS_THE_PAPER)
+    return Suite(scaled, rankers, page, runs=runs, name="paper", also=also, options=AS_THE_PAPER)
 
 
 def published() -> Published:
@@ -125,12 +125,12 @@ def published() -> Published:
 
 
 def scope(rounds_scale: float) -> str:
-    """Whether the paper's numbers apply, if they do not."""
+    """A note if the paper's numbers do not apply."""
     return "" if rounds_scale == 1 else f"{100 * rounds_scale:g} % of the paper's rounds: its numbers do not apply."
 
 
 def report(rounds_scale: float = 1.0, *, theirs: bool = True) -> Report:
-    """What the report says about runs of so many of the paper's rounds, with the paper's rankers or others."""
+    """The report on runs of this share of the paper's rounds, with the paper's rankers or others."""
     lead = (
         "The experiments of Online Learning to Rank with Features (Li, Lattimore, Szepesvári, ICML 2019), run again. "
         "All rankers of a run meet the same items and the same users. "

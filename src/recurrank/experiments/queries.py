@@ -1,4 +1,4 @@
-"""Rankers of documents on judged queries (LETOR files), under simulated users; as data."""
+"""Experiments with rankers of documents on judged queries (LETOR files), under simulated users."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ RANKERS = "pdgd,pairrank,anchored,dbgd,mgd,pmgd"
 USERS = "perfect,navigational,informational"
 POSITIONS = 10
 LARGE = 1 << 28
-"""Bytes of a file (a quarter of it, where it is packed) from which on it is converted to a map."""
+"""Bytes from which a file is converted to a map (a quarter of that for a compressed file)."""
 
 
 class Played(NamedTuple):
-    """A run as experiments keep it."""
+    """The results of a run that experiments keep."""
 
     rounds: Any
     regret: Any
@@ -49,10 +49,10 @@ class QuerySource:
     Attributes:
         train: the file whose queries are asked.
         test: the file that NDCG is measured on.
-        users: who asks, like ``navigational`` or ``navigational:leave=always``.
-        maps: a folder for the maps of large files; empty for the files' own.
-        prints: fingerprints of both files, which say what is in them wherever they are.
-        top: the highest label of both, which users' clicks depend on.
+        users: the users who ask, like ``navigational`` or ``navigational:leave=always``.
+        maps: a folder for the maps of large files; if empty, maps are beside the files.
+        prints: fingerprints of both files, which identify their content in any folder.
+        top: the highest label of both, on which users' clicks depend.
 
     """
 
@@ -69,7 +69,7 @@ class QuerySource:
         return f"{Path(self.train).name}, {Path(self.test).name} ({self.prints}), labels 0 to {self.top}"
 
     def play(self, experiment: Experiment, seed: np.random.SeedSequence) -> tuple[Ranker, Any]:
-        """One run: the ranker as it is at the end, and what happened."""
+        """One run: the ranker at the end, and the results."""
         train, test = loaded(self.train, self.test, self.maps, self.prints)
         environment = experiment.environment
         kind: Any = kinds("queries")[experiment.ranker.partition(":")[0]]
@@ -84,7 +84,7 @@ class QuerySource:
 
 @functools.lru_cache(maxsize=1)
 def loaded(train: str, test: str, maps: str, prints: str) -> tuple[Queries, Queries]:
-    """Both files, as wide as the wider one; kept until other files are asked for (``prints`` tells)."""
+    """Both files, as wide as the wider one; cached until other files are opened (``prints`` identifies them)."""
     first = open_file(train, maps)
     second = first if test == train else open_file(test, maps)
     dim = max(first.dim, second.dim)
@@ -92,7 +92,7 @@ def loaded(train: str, test: str, maps: str, prints: str) -> tuple[Queries, Quer
 
 
 def open_file(path: str, maps: str = "") -> Queries:
-    """A file in memory, or by way of a map where it is large: beside it, or in the folder ``maps``."""
+    """A file in memory, or as a map if it is large: beside it, or in the folder ``maps``."""
     file = Path(path)
     size = file.stat().st_size if file.is_file() else 0
     large = size > (LARGE // 4 if file.suffix == ".gz" else LARGE)
@@ -101,7 +101,7 @@ def open_file(path: str, maps: str = "") -> Queries:
 
 
 def parse_users(label: str, top: int, positions: int) -> Users:
-    """Users as people write them, with the options ``leave`` and ``top``, the highest label that their collection has."""
+    """Users from a label, with the options ``leave`` and ``top``, the highest label of their collection."""
     name, options = labels.parse(label, "users")
     for option in options:
         if option not in ("leave", "top"):
@@ -111,7 +111,7 @@ def parse_users(label: str, top: int, positions: int) -> Users:
 
 
 class QueryRow(NamedTuple):
-    """What a ranker has reached with some users: means over the runs and their standard errors."""
+    """The results of a ranker with one kind of users: means over the runs and their standard errors."""
 
     ranker: str
     users: str
@@ -127,8 +127,8 @@ class QueryRow(NamedTuple):
 
     def cells(self) -> list[str]:
         """The numbers for display, the seconds last."""
-        found = [number(self.ndcg_mean, 4), number(self.ndcg_se, 4), number(self.online_mean, 1), number(self.online_se, 1)]
-        return [*found, number(self.lost_mean, 0), number(self.lost_se, 0), number(self.seconds_mean, 2)]
+        shown = [number(self.ndcg_mean, 4), number(self.ndcg_se, 4), number(self.online_mean, 1), number(self.online_se, 1)]
+        return [*shown, number(self.lost_mean, 0), number(self.lost_se, 0), number(self.seconds_mean, 2)]
 
 
 def query_rows(results: Iterable[Result]) -> list[QueryRow]:
@@ -153,12 +153,12 @@ class QuerySuite(RequestsSuite):
     ranks: ClassVar[Ranks] = "queries"
 
     def write(self, folder: Path, results: list[Result], report: Report) -> None:
-        """The usual report on clicks lost, with NDCG in words; figures and a table of NDCG beside it."""
+        """Write the usual report on clicks lost, with NDCG in words, and figures and a table of NDCG beside it."""
         remarks: dict[str, str] = {}
         for row in query_rows(results):
-            said = f"{pretty(row.ranker)}: NDCG@{POSITIONS} {row.ndcg_mean:.4f} (s.e. {number(row.ndcg_se, 4)})"
-            said += f", online {row.online_mean:.1f} ({number(row.online_se, 1)})"
-            remarks[row.users] = "\n".join(filter(None, [remarks.get(row.users, ""), said]))
+            remark = f"{pretty(row.ranker)}: NDCG@{POSITIONS} {row.ndcg_mean:.4f} (s.e. {number(row.ndcg_se, 4)})"
+            remark += f", online {row.online_mean:.1f} ({number(row.online_se, 1)})"
+            remarks[row.users] = "\n".join(filter(None, [remarks.get(row.users, ""), remark]))
         names = [f"{name}.{kind}" for name in ("ndcg", "online") for kind in ("png", "pdf")]
         write_report(folder, results, replace(report, remarks=remarks, files=(*names, "ndcg.tex")))
         for name, label in (("ndcg", f"NDCG@{POSITIONS}"), ("online", "discounted online NDCG")):
@@ -190,8 +190,8 @@ def suite(
         test: the file that NDCG is measured on; by default ``train``.
         rankers: names with options, like ``pdgd:learning_rate=0.05``, separated by commas.
         users: names separated by commas: ``perfect``, ``navigational``, ``informational``, ``position``.
-        impressions: how many queries are asked in each run.
-        runs: of each ranker with each kind of users.
+        impressions: the number of queries asked in each run.
+        runs: runs of each ranker with each kind of users.
         seed: the number of the first run; the next ones count up.
         maps: a folder for the maps of the files; by default large files have theirs beside them.
 
@@ -200,13 +200,13 @@ def suite(
     for path in paths:
         if not path.is_file():
             raise ValueError(f"{path}: no such file; give a LETOR file")
-    asked_in, tested_on = (str(path.absolute()) for path in paths)
+    train_path, test_path = (str(path.absolute()) for path in paths)
     folder, prints = "" if maps is None else str(Path(maps).absolute()), " ".join(map(fingerprint, paths))
-    asked, judged = loaded(asked_in, tested_on, folder, prints)
+    asked, judged = loaded(train_path, test_path, folder, prints)
     rounds, environments, top = as_count("impressions", impressions), [], max(asked.top, judged.top)
     for label in split_names(users) or [users]:
         parse_users(label, top, POSITIONS)
-        source = QuerySource(asked_in, tested_on, label, folder, prints, top)
+        source = QuerySource(train_path, test_path, label, folder, prints, top)
         environments.append(Environment(label, source, asked.most, asked.dim, POSITIONS, rounds))
     lead = f"Simulated users ask the queries of {paths[0].name}; NDCG is measured on those of {paths[1].name}."
     return QuerySuite(environments, rankers, Report("Queries and documents", lead), runs=runs, first=seed, name="queries")

@@ -1,9 +1,9 @@
-"""Who is better than whom over many problems: mean ranks, and the critical difference between them (Demsar 2006).
+"""Comparison of rankers over many problems: mean ranks, and the critical difference between them (Demsar 2006).
 
-Rankers are ranked within every block, a problem that all of them met: 1 for the best, ties share their mean. With k rankers
-and N blocks two mean ranks differ significantly at the 5 % level (Nemenyi's test) where they are further apart than
+Rankers are ranked within every block, a problem that all of them met: 1 for the best, ties get their mean rank. With k
+rankers and N blocks, two mean ranks differ significantly at the 5 % level (Nemenyi's test) if they are further apart than
 
-    CD = q sqrt(k (k + 1) / (6 N)),    q the 95 % point of the studentised range over sqrt(2)
+    CD = q sqrt(k (k + 1) / (6 N)),    q = the 95 % point of the studentised range over sqrt(2)
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from recurrank._arrays import Floats
 
 
 class Ranks(NamedTuple):
-    """Mean ranks over blocks, and what they mean.
+    """Mean ranks over blocks, with tests of their differences.
 
     Attributes:
         names: of the rankers, the best mean rank first.
         ranks: their mean ranks.
         difference: the critical difference; infinite for a single block.
         p: of Friedman's test that all are alike; NaN for fewer than three rankers or two blocks.
-        blocks: how many.
+        blocks: the number of blocks.
 
     """
 
@@ -37,12 +37,12 @@ class Ranks(NamedTuple):
 
     def groups(self) -> list[tuple[int, int]]:
         """The longest runs of rankers, first and last, of which no two differ significantly."""
-        found: list[tuple[int, int]] = []
+        runs: list[tuple[int, int]] = []
         for first in range(len(self.ranks)):
             last = int(np.searchsorted(self.ranks, self.ranks[first] + self.difference, side="right")) - 1
-            if last > first and (not found or found[-1][1] < last):
-                found.append((first, last))
-        return found
+            if last > first and (not runs or runs[-1][1] < last):
+                runs.append((first, last))
+        return runs
 
 
 def mean_ranks(names: list[str], losses: ArrayLike) -> Ranks:
@@ -83,9 +83,9 @@ def draw_ranks(found: Ranks, *paths: Path) -> None:
         panel = figure.subplots()
         panel.set_axis_off()
         bars = 0.5 + 0.45 * len(groups)
-        for place, (name, rank) in enumerate(zip(found.names, found.ranks, strict=True)):
-            left = place < half
-            depth = -bars - 0.9 * (place if left else len(found.names) - 1 - place)
+        for line, (name, rank) in enumerate(zip(found.names, found.ranks, strict=True)):
+            left = line < half
+            depth = -bars - 0.9 * (line if left else len(found.names) - 1 - line)
             end = low - 0.03 * (high - low) if left else high + 0.03 * (high - low)
             panel.plot([rank, rank, end], [0, depth, depth], color=INK, linewidth=0.6)
             panel.text(end, depth, f" {pretty(name)} {rank:.2f} ", ha="right" if left else "left", va="center", fontsize=7)
@@ -95,8 +95,8 @@ def draw_ranks(found: Ranks, *paths: Path) -> None:
         for tick in np.unique(np.linspace(low, high, min(len(found.names), 10)).round()):
             panel.plot([tick, tick], [0, 0.25], color=INK, linewidth=0.8)
             panel.text(tick, 0.4, f"{tick:g}", ha="center", va="bottom", fontsize=7)
-        said = "one problem: no test" if not np.isfinite(found.difference) else f"critical difference {found.difference:.2f}"
-        panel.set_title(f"mean rank over {found.blocks:,} problems; {said}", fontsize=8)
+        note = "one problem: no test" if not np.isfinite(found.difference) else f"critical difference {found.difference:.2f}"
+        panel.set_title(f"mean rank over {found.blocks:,} problems; {note}", fontsize=8)
         panel.set_ylim(top=2.2)
         panel.set_xlim(low - 0.45 * (high - low), high + 0.45 * (high - low))
         for path in paths:

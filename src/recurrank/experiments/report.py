@@ -31,24 +31,24 @@ from recurrank.experiments.summary import Curve, Published, Row, curves, grouped
 from recurrank.theory.bounds import upper_bound
 
 TEX = {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}
-"""Characters that LaTeX shows by name; others follow a backslash."""
+"""Characters that LaTeX writes by name; others are escaped by a backslash."""
 PLOTLY_DASH = {"solid": "solid", "dashed": "dash", "dotted": "dot", "dashdot": "dashdot"}
 
 
 @dataclass(frozen=True)
 class Report:
-    """What the page says beyond the numbers.
+    """The contents of the page besides the numbers.
 
     Attributes:
         title: of the page.
         lead: a paragraph under it.
         published: published numbers to show beside ours.
-        remarks: for an environment, what to say under its table.
+        remarks: by environment, the remark under its table.
         log: environments with a logarithmic regret axis.
         bound: whether the figures show Theorem 1's bound (the page has it on a click).
-        elapsed: seconds of wall-clock time that the runs took together.
-        command: what was typed to make it, for reproduce.txt.
-        files: further files beside the page, which it links.
+        elapsed: total wall-clock time of the runs, in seconds.
+        command: the command that made it, for reproduce.txt.
+        files: further files beside the page, to link.
 
     """
 
@@ -64,7 +64,7 @@ class Report:
 
 
 def write_report(folder: Path, results: list[Result], report: Report) -> list[Path]:
-    """Write report.html, table.tex, reproduce.txt and the figures as .png and .pdf; the paths written."""
+    """Write report.html, table.tex, reproduce.txt and the figures as .png and .pdf; return their paths."""
     figures = curves(results)
     if report.bound:
         for environment, bound in bounds(results).items():
@@ -100,8 +100,8 @@ def reproduce(results: list[Result], report: Report) -> str:
     lines = [report.title, "", "command:", f"    {report.command or 'run from Python'}", "", "versions:"]
     lines += [f"    {name} {metadata.version(name)}" for name in ("recurrank", "numpy", "numba", "scipy")]
     lines += [f"    Python {platform.python_version()}, {platform.system()}, {processor()}", ""]
-    said = "rounds; items, features, positions; data; runs; fingerprint of sources, problem and options; seed of run r"
-    lines += [f"experiments ({said}):"]
+    columns = "rounds; items, features, positions; data; runs; fingerprint of sources, problem and options; seed of run r"
+    lines += [f"experiments ({columns}):"]
     for (environment, ranker), group in grouped(results).items():
         first, runs = group[0], [result.run for result in group]
         spread = f"runs {min(runs)} to {max(runs)}"
@@ -136,23 +136,23 @@ def _whole(path: Path) -> Iterator[Path]:
 
 
 def bounds(results: list[Result]) -> dict[str, Curve]:
-    """Theorem 1 for each environment in which RecurRank ran as the theorem has it."""
-    found = {}
+    """Theorem 1's bound for each environment in which RecurRank ran with the theorem's options."""
+    curves_by_name = {}
     for (environment, ranker), group in grouped(results).items():
         if ranker == "recurrank":
             row = group[0]
             rounds = row.checkpoints[row.checkpoints >= row.rounds // 100]
             delta = 1 / math.sqrt(row.rounds)
             values = np.array([upper_bound(row.items, row.dim, row.positions, int(t), delta) for t in rounds])
-            found[environment] = Curve(BOUND, rounds, values, None)
-    return found
+            curves_by_name[environment] = Curve(BOUND, rounds, values, None)
+    return curves_by_name
 
 
 # ---------------------------------------------------------------------------------------------------- LaTeX
 
 
 def tex_table(rows: list[Row]) -> str:
-    """A table for a paper (booktabs), published numbers beside ours where there are any."""
+    """A table for a paper (booktabs), with published numbers beside ours if there are any."""
     theirs = any(row.paper_regret is not None for row in rows)
     heads = ["", "", "rounds", "regret", "s.e.", "seconds", *(["paper: regret", "seconds"] if theirs else [])]
     lines: list[list[str]] = []
@@ -168,7 +168,7 @@ def tex_table(rows: list[Row]) -> str:
 
 
 def booktabs(heads: list[str], rows: Iterable[list[str]], remarks: Iterable[str] = ()) -> str:
-    """A table for a paper: two columns of names, the others of numbers, a rule for an empty row, and remarks below."""
+    """A table for a paper: two columns of names, the others of numbers, a rule for each empty row, and remarks below."""
     lines = [r"% needs \usepackage{booktabs}", rf"\begin{{tabular}}{{ll{'r' * (len(heads) - 2)}}}", r"\toprule"]
     lines += [" & ".join(map(tex, heads)) + r" \\", r"\midrule"]
     for row in rows:
@@ -179,12 +179,12 @@ def booktabs(heads: list[str], rows: Iterable[list[str]], remarks: Iterable[str]
 
 
 def tex(text: str) -> str:
-    r"""Text as LaTeX shows it.
+    r"""Text escaped for LaTeX.
 
     >>> print(tex("toprank:delta=T^-1, 5 % of a_b"))
     toprank:delta=T\textasciicircum{}-1, 5 \% of a\_b
     """
-    return re.sub(r"[\\~^&%$#_{}]", lambda found: TEX.get(found[0], rf"\{found[0]}"), text)
+    return re.sub(r"[\\~^&%$#_{}]", lambda match: TEX.get(match[0], rf"\{match[0]}"), text)
 
 
 def tex_number(text: str) -> str:
@@ -197,7 +197,7 @@ def tex_number(text: str) -> str:
 
 
 def number(value: float | None, digits: int | None = None) -> str:
-    """A number for display: 95,582 and 0.53, or with so many digits after the point, and a dash for a missing one.
+    """A number for display: 95,582 and 0.53, or with this number of decimals, and a dash for a missing one.
 
     >>> number(95582.4), number(0.07), number(51.0), number(None), number(0.5, 4)
     ('95,582', '0.07', '51', '-', '0.5000')
@@ -233,10 +233,10 @@ def page(results: list[Result], rows: list[Row], report: Report) -> str:
 
 
 def _by_environment(results: list[Result]) -> dict[str, list[Result]]:
-    found: dict[str, list[Result]] = {}
+    groups: dict[str, list[Result]] = {}
     for result in results:
-        found.setdefault(result.environment, []).append(result)
-    return found
+        groups.setdefault(result.environment, []).append(result)
+    return groups
 
 
 def _facts(results: list[Result], rows: list[Row], report: Report) -> str:
@@ -263,7 +263,7 @@ def _section(name: str, group: list[Result], drawn: list[Curve], report: Report)
     heads += ["paper's seconds"] if theirs else []
     body = ""
     for row, curve in zip(rows, drawn, strict=True):
-        shade = "var(--ink)" if colour[row.ranker] == INK else colour[row.ranker]  # which is light on dark
+        shade = "var(--ink)" if colour[row.ranker] == INK else colour[row.ranker]  # light in the dark theme
         swatch = f'<i style="--c:{shade}"></i>'
         cells = [number(row.regret_mean), number(row.regret_se)]
         if theirs:
@@ -299,14 +299,14 @@ def warnings(rows: list[Row]) -> list[str]:
 
 
 def order_remark(rows: list[Row]) -> str:
-    """Whether the rankers end in the paper's order, in a sentence."""
+    """A sentence on whether the rankers end in the paper's order."""
     both = [row for row in rows if row.paper_regret is not None]
     ours = [row.ranker for row in sorted(both, key=lambda row: row.regret_mean)]
     theirs = [row.ranker for row in sorted(both, key=lambda row: row.paper_regret or 0.0)]
-    said = f"From least to most regret: {', '.join(map(pretty, ours))}"
+    sentence = f"From least to most regret: {', '.join(map(pretty, ours))}"
     if len(both) < 2:
-        return said + "."
-    return said + (", as in the paper." if ours == theirs else f"; in the paper: {', '.join(map(pretty, theirs))}.")
+        return sentence + "."
+    return sentence + (", as in the paper." if ours == theirs else f"; in the paper: {', '.join(map(pretty, theirs))}.")
 
 
 def _chart(name: str, drawn: list[Curve], report: Report) -> dict[str, Any]:
@@ -352,7 +352,7 @@ def _machine() -> str:
 
 
 def processor() -> str:
-    """The processor's name, where the system provides it."""
+    """The processor's name, if the system provides it."""
     try:
         found = re.search(r"model name\s*:\s*(.+)", Path("/proc/cpuinfo").read_text(encoding="utf-8"))
     except OSError:

@@ -1,7 +1,7 @@
 """The requests suite: every visitor's own candidates, under click models unknown to the rankers, as data.
 
 Requests draw 40 candidates from one of 40 clusters of 2,000 items with 10 skewed features, and attraction is 0.2 + 0.25 <v, u>,
-unless an environment says something else. ``told`` is an oracle: Anchored, told P(examined | slate, clicks above).
+unless an environment says otherwise. ``told`` is an oracle: Anchored, told P(examined | slate, clicks above).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ PATIENCE = (0.25, 1.75)
 
 
 def seeded(stream: Any, seed: int) -> Requests:
-    """The stream with another seed, also inside another one."""
+    """The stream with another seed, also if it is wrapped in other streams."""
     if hasattr(stream, "base"):
         return replace(stream, base=seeded(stream.base, seed))  # type: ignore[no-any-return]
     return replace(stream, seed=seed)  # type: ignore[no-any-return]
@@ -40,10 +40,10 @@ class RequestSource:
     """A stream of requests with a new seed each run, under a click model by name.
 
     Attributes:
-        stream: of requests.
+        stream: the stream of requests.
         clicks: the click model.
-        link: what the rankers that have the option believe about attraction.
-        discount: of those that have the option.
+        link: the link of attraction, for rankers with this option.
+        discount: the discount, for rankers with this option.
 
     """
 
@@ -61,7 +61,7 @@ class RequestSource:
         return getattr(stream, "data", "synthetic requests")
 
     def play(self, experiment: Experiment, seed: np.random.SeedSequence) -> tuple[Ranker, Run]:
-        """One run: the ranker as it is at the end, and what happened."""
+        """One run: the ranker at the end, and the results."""
         stream, environment = seeded(self.stream, int(seed.generate_state(1)[0])), experiment.environment
         kind, world = kinds("requests")[experiment.ranker.partition(":")[0]], stream.world()
         size: dict[str, Any] = {
@@ -113,7 +113,7 @@ def known() -> dict[str, Environment]:
 
 
 def movielens_environments(path: str | Path) -> dict[str, Environment]:
-    """Users of a MovieLens data set as visitors, with attraction that is fitted and attraction that is not linear."""
+    """Users of a MovieLens data set as visitors, with fitted and with non-linear attraction."""
     truths = {"movielens": "fitted", "movielens-rated": "rated"}
     return {name: _environment(name, MovieLens(path, truth=truth), "position", 100_000) for name, truth in truths.items()}
 
@@ -125,12 +125,12 @@ def suite(
     rounds: int | None = None,
     movielens: str | Path | None = None,
 ) -> Suite:
-    """Rankers of requests in the environments asked for, by default all of them.
+    """Rankers of requests in these environments, by default all of them.
 
     Args:
         rankers: names, separated by commas.
         environments: names, separated by commas.
-        runs: of each ranker in each environment.
+        runs: runs of each ranker in each environment.
         rounds: T instead of each environment's own.
         movielens: a MovieLens data set as GroupLens ships it, to include its environments.
 

@@ -1,7 +1,7 @@
 """Results on disk: one Parquet file, one row per experiment, replaced atomically.
 
-Every write makes a new file that replaces the old one, so that a reader, or a run after a crash, finds the old rows or the
-new ones, never a mixture. A row records the sources that computed it: a row of other code is not reused.
+Every write makes a new file that replaces the old one, so that a reader, or a run after a crash, finds either the old rows
+or the new ones. A row records the sources that computed it: a row of other code is not reused.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from recurrank.experiments.experiment import Experiment, Result, code_of
 
 NAME = "results.parquet"
 PATIENCE = 20
-"""The next write comes no sooner than this many times the duration of the last one."""
+"""Minimum wait before the next write, as a multiple of the duration of the last one."""
 
 
 def code() -> str:
@@ -38,15 +38,15 @@ class ResultsFile:
         self.outdated = 0
         self.elapsed = 0.0
         self._lock: Any = None
-        self._made = False
+        self._new_folder = False
         self._began = time.monotonic()
-        self._written = (0.0, 0.0)  # when the last write ended, and how long it took
+        self._written = (0.0, 0.0)  # time at which the last write ended, and its duration, in seconds
         self._unwritten = False
 
     def __enter__(self) -> Self:
         _pyarrow()
         folder = self.path.parent
-        self._made = not folder.exists()
+        self._new_folder = not folder.exists()
         try:
             folder.mkdir(parents=True, exist_ok=True)
             self._lock = open(folder / ".lock", "w")
@@ -76,18 +76,18 @@ class ResultsFile:
         folder = self.path.parent
         (folder / ".lock").unlink(missing_ok=True)
         self._lock.close()
-        if self._made and not any(folder.iterdir()):  # no rows were written
+        if self._new_folder and not any(folder.iterdir()):  # no rows were written
             folder.rmdir()
 
     def finished(self, experiment: Experiment) -> Result | None:
-        """The row of an experiment, when it has been run: same id, horizon, data, problem, options and code."""
+        """The row of an experiment that was run already with the same id, horizon, data, problem, options and code."""
         row = self.rows.get(experiment.id)
         if row is None or (row.rounds, row.data) != (experiment.environment.rounds, experiment.environment.source.data):
             return None
         return row if row.code == code_of(experiment) else None
 
     def add(self, result: Result) -> None:
-        """Add a row, and write the file if the last write is long enough ago."""
+        """Add a row, and write the file if the last write was long enough ago."""
         self.rows[result.id] = result
         self._unwritten = True
         ended, took = self._written
@@ -114,7 +114,7 @@ class ResultsFile:
 
     @property
     def seconds(self) -> float:
-        """The time that all runs into this folder have taken so far."""
+        """Seconds that all runs into this folder have taken so far."""
         return self.elapsed + time.monotonic() - self._began
 
     def _read(self) -> None:
@@ -127,7 +127,7 @@ class ResultsFile:
 
 
 def read_results(path: Path) -> tuple[list[Result], dict[str, str]]:
-    """The rows of a results file, and what is noted beside them; ValueError when it is not such a file."""
+    """The rows of a results file, and its metadata; ValueError if it is not such a file."""
     pa, pq = _pyarrow()
     try:
         table = pq.read_table(path)

@@ -1,9 +1,9 @@
 """The robustness suite: environments that are hard in different ways, as data.
 
-Dense ones have items on all sides, a few of them good; orthogonal ones have no features to learn from, every item is a
-dimension of its own. A *leader* hides the rest; *tied* leaders take long to tell apart; in a *chain* every item is a little
-worse than the one before; *steep* examination leaves nearly all to the first position; under *set*-dependent examination what
-is seen depends on what stands above it, and not by the cascade model; at *low* attraction there are few clicks to learn from.
+*Dense* ones have items in all directions, a few of them good; *orthogonal* ones have no features to learn from: every item has
+its own dimension. A *leader* hides the other items; *tied* leaders take long to tell apart; in a *chain* every item is a little
+worse than the one before; *steep* examination favours the first position; *set*-dependent examination depends on the items
+above, but not by the cascade model; at *low* attraction there are few clicks to learn from.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ LOGARITHMIC = ("dense-cascade", "chain-cascade", "set-dense")
 
 @dataclass(frozen=True)
 class Case(CatalogueSource):
-    """A way to draw attractions, and a way to look at a list.
+    """A way to draw attractions, and a click model.
 
     Attributes:
         attractions: dense features as in the paper, or one dimension per item with attractions as the name says.
-        clicks: which click model; "set" examines a position with probability prod (1 - alpha / 2) over the items above.
+        clicks: the click model; "set" examines a position with probability prod (1 - alpha / 2) over the items above.
         items: L.
-        dim: d, of dense ones.
-        decay: what the examination is multiplied by from position to position, where clicks is "steep".
-        scale: of attractions.
+        dim: d, of dense features.
+        decay: the factor of the examination from position to position, if clicks is "steep".
+        scale: the factor of all attractions.
 
     """
 
@@ -139,12 +139,12 @@ def suite(
     rounds: int | None = None,
     yandex: str | Path | None = None,
 ) -> Suite:
-    """The robustness suite, or some of it.
+    """The robustness suite, or part of it.
 
     Args:
         rankers: names, separated by commas.
-        environments: names, separated by commas; by default all of this module, and MovieLens.
-        runs: of each ranker in each environment.
+        environments: names, separated by commas; by default all in this module, and MovieLens.
+        runs: runs of each ranker in each environment.
         rounds: T instead of each environment's own.
         yandex: a file of click models fitted to real queries, whose environments are added.
 
@@ -152,10 +152,10 @@ def suite(
     from recurrank.experiments import paper
     from recurrank.experiments import yandex as queries
 
-    found = chosen({**ENVIRONMENTS, "movielens": paper.set_ups()["movielens"]}, environments)
+    wanted = chosen({**ENVIRONMENTS, "movielens": paper.set_ups()["movielens"]}, environments)
     if yandex is not None:
-        found += queries.environments(Path(yandex)).values()
+        wanted += queries.environments(Path(yandex)).values()
     if rounds is not None:
-        found = [replace(environment, rounds=as_count("rounds", rounds)) for environment in found]
+        wanted = [replace(environment, rounds=as_count("rounds", rounds)) for environment in wanted]
     lead = "Environments that are hard in different ways: docs/balanced.md says how, and who wins where."
-    return Suite(found, rankers, Report("The robustness suite", lead, log=LOGARITHMIC), runs=runs)
+    return Suite(wanted, rankers, Report("The robustness suite", lead, log=LOGARITHMIC), runs=runs)

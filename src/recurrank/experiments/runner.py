@@ -1,7 +1,7 @@
-"""Run experiments, in processes of this machine or on a Dask cluster; finished ones are not run again.
+"""Run experiments in processes of this machine or on a Dask cluster, except those that are finished already.
 
 An engine only sends experiments to :func:`~recurrank.experiments.experiment.run_one` and returns rows as they arrive;
-which engine, how many processes and which order make no difference to a row.
+the engine, the number of processes and the order make no difference to a row.
 """
 
 from __future__ import annotations
@@ -31,19 +31,19 @@ def run(
     progress: Progress | None = None,
     failures: list[Failure] | None = None,
 ) -> list[Result]:
-    """The rows of all experiments, in their order; those in ``file`` are not run again, new ones are added to it.
+    """The rows of all experiments, in their order; those in ``file`` are not run again, and new ones are added to it.
 
     Args:
         experiments: what to run.
-        jobs: how many processes (-1: one per core), for the local engine.
+        jobs: the number of processes of the local engine; -1 means one per core.
         engine: ``local``, or ``dask:ADDRESS`` of a scheduler, for example ``dask:tcp://127.0.0.1:8786``.
-        file: where finished rows are kept.
+        file: the file of finished rows.
         progress: called with the rounds done, of ``sum(e.environment.rounds for e in experiments)``, and the runs done.
-        failures: where given, an experiment that raises is added here and has no row; without it, the error ends the run.
+        failures: if given, experiments that raise are added here and have no row; otherwise an error ends the run.
 
     """
     refuse_while_loading()
-    carry = _engine(engine, jobs, run_one if failures is None else attempt)
+    run_all = _engine(engine, jobs, run_one if failures is None else attempt)
     rows: dict[str, Result] = {}
     if file is not None:
         rows = {e.id: row for e in experiments if (row := file.finished(e)) is not None}
@@ -52,14 +52,14 @@ def run(
     if progress is not None:
         progress(done, len(rows))
     if todo:
-        for came in carry(todo):
-            if isinstance(came, Failure):
-                (failures if failures is not None else []).append(came)
+        for outcome in run_all(todo):
+            if isinstance(outcome, Failure):
+                (failures if failures is not None else []).append(outcome)
                 continue
-            rows[came.id] = came
-            done += came.rounds
+            rows[outcome.id] = outcome
+            done += outcome.rounds
             if file is not None:
-                file.add(came)
+                file.add(outcome)
             if progress is not None:
                 progress(done, len(rows))
     if file is not None and todo:
@@ -68,7 +68,7 @@ def run(
 
 
 def _long_ones_first(experiments: list[Experiment]) -> list[Experiment]:
-    """Longest horizon first, so that no process is left with a long one; first runs before second ones, since they compile."""
+    """Longest horizon first, so that no process ends with a long one; first runs before second ones, since they compile."""
     return sorted(experiments, key=lambda e: (e.run > 0, -e.environment.rounds, e.run))
 
 
@@ -89,9 +89,9 @@ def _local(experiments: list[Experiment], jobs: int, one: One) -> Iterator[Resul
     if processes == 1:
         yield from map(one, experiments)
         return
-    # one experiment at a time to each process: they are long, and of different lengths
+    # one experiment at a time per process: they are long, and their lengths differ
     parallel = Parallel(n_jobs=processes, batch_size=1, pre_dispatch="2*n_jobs", return_as="generator_unordered")
-    with _ignoring_interrupts():  # inherited by the processes: Ctrl-C is handled by this one, which then ends them
+    with _ignoring_interrupts():  # inherited by the processes: this one handles Ctrl-C, and ends them
         rows = parallel(delayed(one)(experiment) for experiment in experiments)
     with _replacing_workers():
         yield from rows
@@ -101,8 +101,8 @@ def _local(experiments: list[Experiment], jobs: int, one: One) -> Iterator[Resul
 def _replacing_workers() -> Iterator[None]:
     """Do not warn of processes that joblib replaces after an experiment because they have grown by 300 MB.
 
-    Compiling does that: what numba and LLVM keep of each ranker is 50 to 100 MB, 1.6 GB for all of them. Replacing such a
-    process keeps memory small and loses nothing, since the next one finds the machine code on disk.
+    Compiling does that: numba and LLVM keep 50 to 100 MB per ranker, 1.6 GB for all of them. Replacing such a process keeps
+    memory small and loses nothing, since the next one finds the machine code on disk.
     """
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "A worker stopped while some jobs", UserWarning, r"joblib\.")

@@ -1,4 +1,4 @@
-"""A suite: rankers in environments, and a report. Running it in Python does what the command of the same name does."""
+"""Suites: rankers in environments, and a report. Running one in Python does the same as the command of its name."""
 
 from __future__ import annotations
 
@@ -31,20 +31,20 @@ from recurrank.rankers import Ranks, kinds, make
 
 @dataclass(frozen=True)
 class Suite:
-    """Every ranker in every environment, ``runs`` times; in each run all rankers meet the same problem and the same users.
+    """Every ranker in every environment, ``runs`` times. In each run all rankers meet the same problem and the same users.
 
     Args:
-        environments: where the rankers run.
+        environments: the environments that the rankers run in.
         rankers: registry names, with options as in ``"toprank:delta=T^-1"``; a list, or one string with commas.
-        report: what the report says beyond the numbers.
-        runs: of each ranker in each environment.
+        report: the contents of the report besides the numbers.
+        runs: runs of each ranker in each environment.
         first: the number of the first run; the next ones count up.
         name: the first part of the experiments' ids.
         also: by environment, rankers that run only there.
-        options: by ranker, options that it has in this suite unless others are given with its name.
+        options: by ranker, its options in this suite, if none are given with its name.
 
-    Raises ValueError, in one line, for a ranker or an option that does not exist, and for more runs than an environment has
-    independent problems.
+    Raises ValueError, in one line, for an unknown ranker or option, and for more runs than an environment has independent
+    problems.
 
     >>> from recurrank.experiments.experiment import Environment, Synthetic
     >>> small = Environment("small", Synthetic("cascade", items=20, dim=3), items=20, dim=3, positions=3, rounds=200)
@@ -59,7 +59,7 @@ class Suite:
     report: Report = field(default_factory=lambda: Report("Rankers compared", ""))
     _: KW_ONLY
     ranks: ClassVar[Ranks] = "catalogue"
-    """What the rankers rank."""
+    """The kind of ranking that the rankers do."""
     runs: int = 10
     first: int = 0
     name: str = "suite"
@@ -79,7 +79,7 @@ class Suite:
         object.__setattr__(self, "experiments", experiments)
 
     def try_options(self, rankers: Mapping[str, Mapping[str, Any]], environment: Environment) -> None:
-        """ValueError for options that a ranker refuses: before the runs, not in the middle of them."""
+        """ValueError, before any run, for options that a ranker refuses."""
         for label, options in rankers.items():
             if options:
                 try:
@@ -106,7 +106,7 @@ class Suite:
         command: str = "",
         survive: bool = False,
     ) -> Comparison:
-        """Run what is not finished, and write the report.
+        """Run the experiments that are not finished, and write the report.
 
         Args:
             out: a folder for results, report and figures; a stopped run continues from the finished rows.
@@ -114,10 +114,10 @@ class Suite:
             engine: ``"local"``, or ``"dask:ADDRESS"`` of a Dask scheduler.
             bound: whether the figures show Theorem 1's bound.
             progress: called with the rounds and the runs that are done.
-            say: called with a line for people, for example that earlier rows are reused.
-            command: what was typed to start it, for the report's reproduce.txt.
-            survive: whether a run that raises leaves the others alone. Its ranker has no rows in that environment, and
-                :attr:`Comparison.failures` says why; the next call tries it again.
+            say: called with messages for the user, for example that earlier rows are reused.
+            command: the command that started it, for the report's reproduce.txt.
+            survive: whether the other runs continue when one raises. Its ranker has no rows in that environment, and
+                :attr:`Comparison.failures` has the error; the next call tries it again.
 
         """
         failures: list[Failure] | None = [] if survive else None
@@ -133,9 +133,9 @@ class Suite:
             except KeyboardInterrupt:
                 if file is not None:
                     done = f"{self._finished(file)} of {len(self.experiments)} runs"
-                    say(f"{done} are finished and kept in {folder}; the same call goes on from there")
+                    say(f"{done} are finished and kept in {folder}; the same call continues from there")
                 raise
-            broken = {(one.environment, one.ranker) for one in failures or ()}
+            broken = {(failure.environment, failure.ranker) for failure in failures or ()}
             results = [row for row in results if (row.environment, row.ranker) not in broken]
             if file is not None and folder is not None and results:
                 self.write(folder, results, replace(self.report, bound=bound, elapsed=file.seconds, command=command))
@@ -150,19 +150,19 @@ class Suite:
             say(f"{file.path}: {file.outdated} rows of another version of recurrank; they are run again")
         before = self._finished(file)
         if before:
-            folder, of = file.path.parent, len(self.experiments)
-            say(f"{before} of {of} runs were finished before, in {folder}; delete it to run them again")
+            folder, count = file.path.parent, len(self.experiments)
+            say(f"{before} of {count} runs were finished before, in {folder}; delete it to run them again")
 
     def _finished(self, file: ResultsFile) -> int:
         return sum(file.finished(experiment) is not None for experiment in self.experiments)
 
 
 class RequestsSuite(Suite):
-    """A suite of rankers of requests, which are made for requests with so many features."""
+    """A suite of rankers of requests, which are made for the features of the requests."""
 
     ranks: ClassVar[Ranks] = "requests"
     FROM_REQUESTS = ("dim", "context", "interactions")
-    """Options that follow from the requests."""
+    """Options that the requests determine."""
 
     def try_one(self, label: str, options: dict[str, Any], environment: Environment) -> None:
         for name in self.FROM_REQUESTS:
@@ -173,7 +173,7 @@ class RequestsSuite(Suite):
 
 
 def chosen(known: Mapping[str, Environment], names: str | None, what: str = "environments") -> list[Environment]:
-    """The environments of these names, separated by commas, each once; all for None; ValueError for an unknown one."""
+    """The environments of these names, separated by commas, each once; or all for None; ValueError for an unknown name."""
     wanted = list(known) if names is None else split_names(names) or [names]
     for name in wanted:
         if name not in known:

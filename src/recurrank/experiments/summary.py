@@ -16,7 +16,7 @@ Published = dict[tuple[str, str, int], tuple[float, float]]
 
 
 class Curve(NamedTuple):
-    """A ranker's regret over time, with standard errors when there are several runs."""
+    """A ranker's regret over time, with standard errors if there are several runs."""
 
     ranker: str
     rounds: Ints
@@ -25,7 +25,7 @@ class Curve(NamedTuple):
 
 
 class Row(NamedTuple):
-    """A line of the paper's tables, ours and theirs."""
+    """A row of the paper's tables, with our numbers and the published ones."""
 
     environment: str
     ranker: str
@@ -86,7 +86,7 @@ def grouped(results: Iterable[Result]) -> dict[tuple[str, str], list[Result]]:
 
 
 def standard_error(values: Floats) -> float | None:
-    """Standard error of the mean; None for a single value, which does not tell."""
+    """Standard error of the mean; None for a single value."""
     return float(values.std(ddof=1) / np.sqrt(len(values))) if len(values) > 1 else None
 
 

@@ -1,8 +1,8 @@
 """Rankers on observed click behaviour: models fitted to the queries of a log.
 
-The file is what ``recurrank fit --out`` wrote, or the published models of the Yandex log (``clicks/fitted.py``). Of
-each query the ten items with the largest attractions take part; queries with fewer are left out. There are no features, so
-that d = L and the features are orthogonal (unit vectors): the general case of TopRank and BatchRank. A run is a query; an
+The file is what ``recurrank fit --out`` wrote, or the published models of the Yandex log (``clicks/fitted.py``). The
+ten items with the largest attractions of each query take part; queries with fewer are skipped. The items have no features, so
+d = L and the features are orthogonal (unit vectors): the general case of TopRank and BatchRank. A run is a query; an
 environment is a click model.
 """
 
@@ -73,10 +73,10 @@ def read_queries(path: Path) -> dict[str, Yandex]:
 def environments(path: Path, rounds: int = ROUNDS) -> dict[str, Environment]:
     """One environment per click model in a file."""
     rounds = as_count("rounds", rounds)
-    found = {}
+    by_name = {}
     for name, source in read_queries(path).items():
-        found[name] = Environment(name, source, ITEMS, ITEMS, POSITIONS, rounds)
-    return found
+        by_name[name] = Environment(name, source, ITEMS, ITEMS, POSITIONS, rounds)
+    return by_name
 
 
 def suite(
@@ -89,10 +89,10 @@ def suite(
     """Every ranker under every click model, one query per run.
 
     Args:
-        queries: what ``recurrank fit --out`` wrote, or the published models of the Yandex log.
-        models: click models, separated by commas; SDBN too, where the file has it.
-        rankers: names, separated by commas; by default some with few assumptions, one with the strongest, and a yardstick.
-        runs: at most as many as there are queries.
+        queries: a file that ``recurrank fit --out`` wrote, or the published models of the Yandex log.
+        models: click models, separated by commas; also SDBN, if the file has it.
+        rankers: names, separated by commas; by default some with few assumptions, one with the strongest, and a random one.
+        runs: at most the number of queries.
         rounds: T.
 
     """

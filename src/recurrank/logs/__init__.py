@@ -1,1 +1,1 @@
-"""Logs of what was shown and clicked: sessions from anywhere, click models fitted to them, off-policy evaluation."""
+"""Logs of shown and clicked items: sessions from many formats, click models fitted to them, off-policy evaluation."""

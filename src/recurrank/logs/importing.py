@@ -1,7 +1,7 @@
 """``recurrank log import``: a log of any format as one Parquet file with the columns of ``pages.py``, some pages at a time.
 
-Finished parts are kept in a folder beside the file, with what has been read so far. A stopped import (Ctrl-C, a crash) goes on
-there; the file appears when it is whole. An import that fails for a bad page leaves nothing.
+Finished parts are kept in a folder beside the file, with the state of the import. A stopped import (Ctrl-C, a crash) resumes
+from there; the file appears when it is complete. An import that fails because of a bad page leaves nothing behind.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from recurrank.logs.pages import Bad, Batch, arrow, canonical, schema
 from recurrank.logs.reading import batches, kind_of, sound
 
 SHOWN = 5
-"""Bad pages that are told one by one."""
+"""Bad pages that are reported one by one."""
 
 
 class Imported(NamedTuple):
-    """What an import did.
+    """The result of an import.
 
     Attributes:
-        format: of the source.
-        pages: that were written.
-        bad: pages and lines that were left out.
-        complaints: about the first of these.
+        format: the format of the source.
+        pages: the number of pages written.
+        bad: the number of pages and lines skipped.
+        complaints: messages on the first of these.
 
     """
 
@@ -48,10 +48,10 @@ def import_log(
     """Check a log and write it as Parquet.
 
     Args:
-        sources: one file; of UBI logs also several, queries and events.
+        sources: one file; for UBI logs also several, with queries and events.
         out: the Parquet file to write.
-        kind: lists, long, ubi, metarank or events; by default found out.
-        skip_bad: leave out bad pages and lines, and count them, instead of a ValueError that names the first.
+        kind: lists, long, ubi, metarank or events; by default detected.
+        skip_bad: skip bad pages and lines, and count them, instead of raising a ValueError that names the first.
         progress: called with the number of pages so far.
 
     """
@@ -82,7 +82,7 @@ def _fingerprint(paths: list[Path], kind: str, skip_bad: bool) -> dict[str, Any]
 
 
 def _resumed(folder: Path, source: dict[str, Any]) -> dict[str, Any]:
-    """How far an earlier import of the same files came."""
+    """The state of an earlier import of the same files, or a new one."""
     fresh = {"source": source, "batches": 0, "parts": 0, "pages": 0, "bad": 0, "complaints": []}
     try:
         state: dict[str, Any] = json.loads((folder / "state.json").read_bytes())
@@ -97,7 +97,7 @@ def _resumed(folder: Path, source: dict[str, Any]) -> dict[str, Any]:
 def _write_parts(
     paths: list[Path], kind: str, skip_bad: bool, folder: Path, state: dict[str, Any], progress: Callable[[int], None] | None
 ) -> None:
-    """One part per batch; the state is written after each, so that a part without it is written again."""
+    """Write one part per batch, and the state after each, so that a part without it is written again."""
     pa = arrow()
     folder.mkdir(parents=True, exist_ok=True)
     done = state["batches"]
@@ -143,7 +143,7 @@ def _batches(paths: list[Path], kind: str, bad: Callable[[Bad], None]) -> Iterat
 
 
 def _join(folder: Path, target: Path, parts: int) -> int:
-    """All parts as one file, which appears when it is whole."""
+    """Join all parts into one file, which appears when it is complete."""
     pa = arrow()
     whole, count = folder / "whole.parquet", 0
     with pa.parquet.ParquetWriter(whole, schema()) as writer:

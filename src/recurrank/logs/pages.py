@@ -1,9 +1,9 @@
-"""Pages as Arrow tables: the columns of a log in Parquet, the checks of its rows, and the way into :class:`Sessions`.
+"""Pages as Arrow tables: the columns of a log in Parquet, the checks of its rows, and the conversion to :class:`Sessions`.
 
 | column | type | |
 |---|---|---|
-| ``query`` | string | what was asked, or whatever tells apart contexts with attractions of their own |
-| ``items`` | list of strings | what was shown, first position first |
+| ``query`` | string | the query, or any other context in which items have their own attractions |
+| ``items`` | list of strings | the shown items, first position first |
 | ``clicks`` | list of booleans | one per item |
 | ``time`` | timestamp | optional |
 | ``propensity`` | list of numbers | optional: the probability of each item at its position when it was drawn |
@@ -33,11 +33,11 @@ OTHER_NAMES = {
     "conditional": (),
     "seen": (),
 }
-"""Names under which other programs have these columns."""
+"""Other names of these columns in logs of other programs."""
 
 
 MILLISECONDS = 1e11
-"""A time above this is in milliseconds; as seconds it would be the year 5138."""
+"""A time above this is in milliseconds; in seconds it would be the year 5138."""
 LISTED = ("propensity", "conditional")
 """Columns with a probability per position."""
 MARKED = ("clicks", "seen")
@@ -45,14 +45,14 @@ MARKED = ("clicks", "seen")
 
 
 class Bad(ValueError):
-    """A page that cannot be part of a log: what is wrong with it, and where."""
+    """An error in a page, with its line or row."""
 
 
 class Batch(NamedTuple):
-    """Some pages of a file, and where each begins and ends in it: numbers of rows or lines, from 1.
+    """Some pages of a file, and the first and last row or line of each, from 1.
 
-    ``bad`` has what the format's reader found wrong, by index in the batch; :func:`complaints` finds the rest. ``names`` are
-    those of the file's columns, where they are not ours.
+    ``bad`` has the errors that the format's reader found, by index in the batch; :func:`complaints` finds the others. ``names``
+    has the file's names of columns that differ from ours.
     """
 
     pages: Any
@@ -63,7 +63,7 @@ class Batch(NamedTuple):
 
 
 def arrow() -> Any:
-    """pyarrow, or one line that says how to install it."""
+    """pyarrow; ValueError that says how to install it if it is missing."""
     try:
         import pyarrow
         import pyarrow.compute
@@ -92,7 +92,7 @@ def schema() -> Any:
 
 
 def columns_of(names: list[str], known: Mapping[str, Sequence[str]] | None = None) -> dict[str, str]:
-    """Which column of a file is which of ours: by ``known`` names, in capitals or not; by default those of lists."""
+    """The file's name of each of our columns, by the ``known`` names in any case; by default those of lists."""
     present = {name.strip().lower(): name for name in reversed(names)}
     wanted = {ours: (ours, *others) for ours, others in OTHER_NAMES.items()} if known is None else known
     pairs = ((ours, next((present[name] for name in theirs if name in present), None)) for ours, theirs in wanted.items())
@@ -100,7 +100,7 @@ def columns_of(names: list[str], known: Mapping[str, Sequence[str]] | None = Non
 
 
 def coded(batch: Batch) -> Batch:
-    """The same pages with items as numbers and a dictionary: checks and sessions need numbers, and texts are large."""
+    """The same pages with items as numbers and a dictionary: checks and sessions need numbers, and text is large."""
     pa = arrow()
     items = batch.pages["items"]
     if items.null_count or not pa.types.is_list(items.type) or not pa.types.is_string(items.type.value_type):
@@ -112,7 +112,7 @@ def coded(batch: Batch) -> Batch:
 
 
 def complaints(batch: Batch) -> dict[int, Bad]:
-    """The bad pages of a batch by index, each with the first thing that is wrong with it."""
+    """The bad pages of a batch by index, each with its first error."""
     bad = dict(batch.bad)
     for row, column, what in _found(arrow(), batch.pages):
         if row not in bad:
@@ -140,47 +140,47 @@ def _found(pa: Any, batch: Any) -> Iterator[tuple[int, str, str]]:
             yield from _marks(pa, batch, name)
     items, owner = _flat(batch["items"])
     if items.null_count:
-        for place in np.flatnonzero(items.is_null().to_numpy(zero_copy_only=False)):
-            yield int(owner[place]), "items", "an item is missing"
+        for index in np.flatnonzero(items.is_null().to_numpy(zero_copy_only=False)):
+            yield int(owner[index]), "items", "an item is missing"
     codes = items.dictionary_encode().indices.fill_null(-1).to_numpy(zero_copy_only=False)
     repeats = _repeats(codes.astype(np.int64), owner, len(batch))
     for row in np.flatnonzero(repeats >= 0):
         yield int(row), "items", f"{items[int(repeats[row])].as_py()!r} stands twice on the page"
     yield from _probabilities(batch, names)
     if "time" in names:
-        for row in np.flatnonzero((as_time(batch["time"]).is_null().to_numpy(zero_copy_only=False)) & _said(batch["time"])):
+        for row in np.flatnonzero(as_time(batch["time"]).is_null().to_numpy(zero_copy_only=False) & _not_empty(batch["time"])):
             yield int(row), "time", f"{batch['time'][int(row)].as_py()!r} is not a time; give ISO 8601, or seconds since 1970"
 
 
 def _marks(pa: Any, batch: Any, name: str) -> Iterator[tuple[int, str, str]]:
     marks, owner = _flat(batch[name])
     if marks.null_count:
-        for place in np.flatnonzero(marks.is_null().to_numpy(zero_copy_only=False)):
-            yield int(owner[place]), name, "a value is missing"
+        for index in np.flatnonzero(marks.is_null().to_numpy(zero_copy_only=False)):
+            yield int(owner[index]), name, "a value is missing"
     if not pa.types.is_boolean(marks.type):
         numbers = as_numbers(marks)
-        for place in np.flatnonzero((numbers != 0) & (numbers != 1)):
-            yield int(owner[place]), name, f"{marks[int(place)].as_py()!r} is neither 0 nor 1"
+        for index in np.flatnonzero((numbers != 0) & (numbers != 1)):
+            yield int(owner[index]), name, f"{marks[int(index)].as_py()!r} is neither 0 nor 1"
 
 
-def _said(column: Any) -> Bools:
-    """Where a column has a value that is not empty."""
+def _not_empty(column: Any) -> Bools:
+    """Which rows of a column have a value that is not empty."""
     pa = arrow()
-    found: Bools = column.is_valid().to_numpy(zero_copy_only=False)
+    filled: Bools = column.is_valid().to_numpy(zero_copy_only=False)
     if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
-        found = found & (pa.compute.utf8_length(column).fill_null(0).to_numpy(zero_copy_only=False) > 0)
-    return found
+        filled = filled & (pa.compute.utf8_length(column).fill_null(0).to_numpy(zero_copy_only=False) > 0)
+    return filled
 
 
 def as_numbers(column: Any) -> Floats:
-    """Numbers of a column of any type, NaN where it has none; the texts true and false are 1 and 0."""
+    """A column of any type as numbers, NaN where it has none; the words true and false are 1 and 0."""
     pa = arrow()
     try:
         numbers = column.cast(pa.uint8()).cast(pa.float64()) if pa.types.is_boolean(column.type) else column.cast(pa.float64())
     except pa.ArrowInvalid:
         numbers = pa.array([_number(value) for value in column.to_pylist()], pa.float64())
-    found: Floats = numbers.to_numpy(zero_copy_only=False).astype(np.float64)
-    return found
+    values: Floats = numbers.to_numpy(zero_copy_only=False).astype(np.float64)
+    return values
 
 
 def _number(value: Any) -> float:
@@ -198,9 +198,9 @@ def _probabilities(batch: Any, names: list[str]) -> Iterator[tuple[int, str, str
         if name in names:
             values, owner = _flat(batch[name])
             numbers = as_numbers(values)
-            for place in np.flatnonzero(~((numbers > 0) & (numbers <= 1))):
-                what = values[int(place)].as_py()
-                yield int(owner[place]), name, "a value is missing" if what is None else f"{what!r} lies outside (0, 1]"
+            for index in np.flatnonzero(~((numbers > 0) & (numbers <= 1))):
+                value = values[int(index)].as_py()
+                yield int(owner[index]), name, "a value is missing" if value is None else f"{value!r} lies outside (0, 1]"
     if "joint" in names:
         numbers = batch["joint"].to_numpy(zero_copy_only=False).astype(np.float64)
         given = batch["joint"].is_valid().to_numpy(zero_copy_only=False)
@@ -209,10 +209,10 @@ def _probabilities(batch: Any, names: list[str]) -> Iterator[tuple[int, str, str
 
 
 def _sizes(column: Any) -> Ints:
-    """Lengths of lists, -1 where there is none."""
+    """Lengths of lists, -1 for a missing list."""
     pa = arrow()
-    found: Ints = pa.compute.list_value_length(column).fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)
-    return found
+    sizes: Ints = pa.compute.list_value_length(column).fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)
+    return sizes
 
 
 def _flat(column: Any) -> tuple[Any, Ints]:
@@ -224,20 +224,20 @@ def _flat(column: Any) -> tuple[Any, Ints]:
 
 @apart
 def _repeats(codes: Ints, owner: Ints, rows: int) -> Ints:
-    """For each row where a code stands in it for the second time, -1 if none does."""
+    """By row, the index of a code that the row has twice, -1 if none."""
     bad = np.full(rows, -1, np.int64)
     begin = 0
-    for place in range(len(codes)):
-        if owner[place] != owner[begin]:
-            begin = place
-        for other in range(begin, place):
-            if codes[other] == codes[place] and codes[place] >= 0:
-                bad[owner[place]] = place
+    for index in range(len(codes)):
+        if owner[index] != owner[begin]:
+            begin = index
+        for other in range(begin, index):
+            if codes[other] == codes[index] and codes[index] >= 0:
+                bad[owner[index]] = index
     return bad
 
 
 def canonical(batch: Any) -> Any:
-    """A batch of sound pages with all columns of :func:`schema`, empty where it lacks them."""
+    """A batch of valid pages with all columns of :func:`schema`; missing ones are empty."""
     pa = arrow()
     columns = []
     for field in schema():
@@ -253,18 +253,18 @@ def canonical(batch: Any) -> Any:
 
 
 def as_time(column: Any) -> Any:
-    """Times as timestamps: from timestamps, from texts (ISO 8601), or from numbers, seconds or milliseconds since 1970.
+    """Times as timestamps: from timestamps, text (ISO 8601), or numbers, seconds or milliseconds since 1970.
 
-    Nothing where a text is none of these.
+    Invalid text becomes null.
     """
     pa = arrow()
     kind = pa.timestamp("us", tz="UTC")
     if pa.types.is_timestamp(column.type):
         return column.cast(kind)
     if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
-        for as_what in (kind, pa.timestamp("us")):
+        for stamp in (kind, pa.timestamp("us")):
             try:
-                return column.cast(as_what).cast(kind)
+                return column.cast(stamp).cast(kind)
             except pa.ArrowInvalid:
                 pass
     if pa.types.is_date(column.type):
@@ -274,14 +274,14 @@ def as_time(column: Any) -> Any:
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
         if len(column) == 1 or not (pa.types.is_string(column.type) or pa.types.is_large_string(column.type)):
             return pa.nulls(len(column), kind)
-        return pa.concat_arrays([as_time(column.slice(row, 1)) for row in range(len(column))])  # one is not like the others
+        return pa.concat_arrays([as_time(column.slice(row, 1)) for row in range(len(column))])  # the texts differ in form
     scale = np.where(np.abs(numbers.to_numpy(zero_copy_only=False)) > MILLISECONDS, 1e3, 1e6)
     whole = pa.compute.multiply(numbers, pa.array(scale))
     return pa.compute.round(whole).cast(pa.int64()).cast(pa.timestamp("us")).cast(kind)
 
 
 def _coded(column: Any) -> tuple[Codes, list[str]]:
-    """Numbers of a column's values in the order of their first appearance, and the values as texts."""
+    """A column's values as numbers, and the values as text by number."""
     pa = arrow()
     encoded = column if pa.types.is_dictionary(column.type) else column.combine_chunks().dictionary_encode()
     chunks = encoded.unify_dictionaries().chunks if isinstance(encoded, pa.ChunkedArray) else [encoded]
@@ -289,39 +289,39 @@ def _coded(column: Any) -> tuple[Codes, list[str]]:
     return codes, chunks[0].dictionary.cast(pa.string()).to_pylist()
 
 
-def _padded(column: Any, here: Bools) -> Floats:
-    """Probabilities, or marks, by page and position, 1 where a page has no such position, NaN where the column has none."""
+def _padded(column: Any, present: Bools) -> Floats:
+    """Probabilities or marks by page and position: 1 beyond the end of a page, NaN where the column has none."""
     pa = arrow()
     flat = pa.compute.list_flatten(column)
     values = (flat.cast(pa.uint8()) if pa.types.is_boolean(flat.type) else flat).cast(pa.float64()).to_numpy()
     if not column.null_count:
-        everywhere: Floats = _spread(values, here, 1.0)
+        everywhere: Floats = _spread(values, present, 1.0)
         return everywhere
     given = column.is_valid().to_numpy()
-    found = np.where(given[:, None] | ~here, 1.0, np.nan)
-    found[here & given[:, None]] = values
-    return found
+    padded = np.where(given[:, None] | ~present, 1.0, np.nan)
+    padded[present & given[:, None]] = values
+    return padded
 
 
-def _spread(values: Any, here: Bools, nothing: float) -> Any:
-    """Values of all pages, end to end, by page and position."""
-    if len(values) == here.size:  # all pages are of one length
-        return np.array(values).reshape(here.shape)
-    found = np.full(here.shape, nothing, values.dtype)
-    found[here] = values
-    return found
+def _spread(values: Any, present: Bools, nothing: float) -> Any:
+    """The joined values of all pages, by page and position."""
+    if len(values) == present.size:  # all pages have the same length
+        return np.array(values).reshape(present.shape)
+    spread = np.full(present.shape, nothing, values.dtype)
+    spread[present] = values
+    return spread
 
 
 def sessions_of(table: Any) -> Sessions:
-    """Sessions from a table whose rows were checked."""
+    """Sessions from a table with checked rows."""
     pa = arrow()
     names = table.schema.names
     lengths = _sizes(table["items"].combine_chunks())
     width = int(lengths.max())
-    here: Bools = np.arange(width)[None, :] < lengths[:, None]
+    present: Bools = np.arange(width)[None, :] < lengths[:, None]
     item_codes, item_ids = _coded(pa.compute.list_flatten(table["items"]))
-    items = _spread(item_codes, here, EMPTY)
-    clicks = _spread(pa.compute.list_flatten(table["clicks"]).cast(pa.uint8()).to_numpy(), here, 0)
+    items = _spread(item_codes, present, EMPTY)
+    clicks = _spread(pa.compute.list_flatten(table["clicks"]).cast(pa.uint8()).to_numpy(), present, 0)
     if "query" in names:
         query, query_ids = _coded(table["query"])
     else:
@@ -333,9 +333,9 @@ def sessions_of(table: Any) -> Sessions:
             optional["time"] = times.cast(pa.int64()).to_numpy() / 1e6
     for name in LISTED:
         if name in names and table[name].null_count < (len(table) if name == "conditional" else 1):
-            optional[name] = _padded(table[name], here)
+            optional[name] = _padded(table[name], present)
     if "joint" in names and not table["joint"].null_count:
         optional["joint"] = table["joint"].combine_chunks().cast(pa.float64()).to_numpy()
     if "seen" in names and table["seen"].null_count < len(table):
-        optional["seen"] = _padded(table["seen"], here) != 0  # where nobody said what was seen, everything was
+        optional["seen"] = _padded(table["seen"], present) != 0  # pages without this information count as seen
     return Sessions(query, items, clicks, query_ids, item_ids, **optional)

@@ -1,4 +1,4 @@
-"""Logs read from files of any format that is known; :func:`read` is the way in."""
+"""Reading logs from files of any known format, by :func:`read`."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ from recurrank.logs.sessions import Counts, Sessions
 Log = Sessions | Counts
 
 GZIP = b"\x1f\x8b"
-"""How a compressed file begins."""
+"""First bytes of a compressed file."""
 AHEAD = 2
 """Batches that are checked while the next one is read."""
 
 
 def read(log: Any, *, skip_bad: bool = False) -> Log:
-    """A log from a file or a table, or as it is when it is one already.
+    """A log from a file or a table; a log is returned as it is.
 
     Args:
-        log: Parquet with one row per page and columns of lists; CSV or Parquet with one row per item shown, or with counts
+        log: Parquet with one row per page and columns of lists; CSV or Parquet with one row per shown item, or with counts
             of impressions and clicks; OpenSearch UBI or Metarank JSON lines; a data frame or an Arrow table with such
             columns; or :class:`Sessions` or :class:`Counts`.
-        skip_bad: leave out pages that are not sound, instead of a ValueError that names the first.
+        skip_bad: skip bad pages, instead of raising a ValueError that names the first.
 
     """
     if isinstance(log, Sessions | Counts):
@@ -70,7 +70,7 @@ def read(log: Any, *, skip_bad: bool = False) -> Log:
 
 
 def _as_table(log: Any) -> Any:
-    """A data frame (of pandas, Polars, ...) or an Arrow table as an Arrow table with texts and lists of the usual kinds."""
+    """A data frame (of pandas, Polars, ...) or an Arrow table as an Arrow table with the usual types of text and lists."""
     pa = arrow()
     if not hasattr(log, "__arrow_c_stream__") and not hasattr(log, "__dataframe__"):
         raise ValueError(f"log: {type(log).__name__} is not a log; give a file, a data frame, an Arrow table or rr.Sessions")
@@ -78,15 +78,15 @@ def _as_table(log: Any) -> Any:
         table = pa.table(log)
     except (pa.ArrowInvalid, pa.ArrowTypeError, TypeError) as error:
         raise ValueError(f"log: {' '.join(str(error).split())[:200]}") from error
-    for place, field in enumerate(table.schema):
+    for index, field in enumerate(table.schema):
         kind = field.type.value_type if pa.types.is_dictionary(field.type) else field.type
         text = pa.types.is_large_string(kind) or str(kind) == "string_view"
-        table = table.set_column(place, field.name, table[place].cast(pa.string() if text else kind))
+        table = table.set_column(index, field.name, table[index].cast(pa.string() if text else kind))
     return table
 
 
 def _ahead(check: Callable[[Batch], Any], given: Iterator[Batch]) -> Iterator[Any]:
-    """What ``check`` makes of each batch, in order, while the next ones are read."""
+    """The result of ``check`` for each batch, in order, computed while the next batches are read."""
     with ThreadPoolExecutor(AHEAD) as pool:
         waiting: deque[Any] = deque()
         for batch in given:
@@ -98,14 +98,14 @@ def _ahead(check: Callable[[Batch], Any], given: Iterator[Batch]) -> Iterator[An
 
 
 def pages_only(log: Log, what: str) -> Sessions:
-    """Sessions, or the reason why counts are not enough."""
+    """The log if it has pages; ValueError for counts."""
     if isinstance(log, Counts):
         raise ValueError(f"{what}: the log has counts by position and no pages; give a log of pages")
     return log
 
 
 def kind_of(path: Path) -> str:
-    """Which format a file has: lists, long, counts, events (our service's export), ubi or metarank."""
+    """The format of a file: lists, long, counts, events (our service's export), ubi or metarank."""
     if not _is_parquet(path):
         with path.open("rb") as file:
             if file.read(1) == b"{" or path.suffix in (".jsonl", ".ndjson", ".json"):
@@ -132,7 +132,7 @@ def _kind(source: Path | str, names: list[str], types: dict[str, Any]) -> str:
 
 
 def batches(path: Path, kind: str, bad: Callable[[Bad], None]) -> Iterator[Batch]:
-    """Batches of pages from a file, unchecked; lines that are not part of any page go to ``bad``."""
+    """Unchecked batches of pages from a file; lines that belong to no page go to ``bad``."""
     match kind:
         case "lists":
             return lists.in_file(path)
@@ -146,7 +146,7 @@ def batches(path: Path, kind: str, bad: Callable[[Bad], None]) -> Iterator[Batch
 
 
 def sound(path: Path | str, batch: Batch, skip_bad: bool) -> tuple[Any, list[Bad]]:
-    """The sound pages of a batch, and what is wrong with the others; ValueError for the first of them unless ``skip_bad``."""
+    """The valid pages of a batch, and the errors of the others; ValueError for the first error unless ``skip_bad``."""
     pa = arrow()
     batch = coded(batch)
     bad = complaints(batch)
@@ -165,7 +165,7 @@ def _is_parquet(path: Path) -> bool:
 
 
 def _columns(path: Path) -> tuple[list[str], dict[str, Any]]:
-    """Names of the columns, and of Parquet their types."""
+    """The names of the columns, and for Parquet their types."""
     pa = arrow()
     try:
         if _is_parquet(path):
@@ -183,7 +183,7 @@ def _columns(path: Path) -> tuple[list[str], dict[str, Any]]:
 
 
 def _delimiter(path: Path) -> str:
-    """What separates the cells of a CSV file: what its heading has most of."""
+    """The delimiter of a CSV file: the one most frequent in its heading."""
     with path.open(encoding="utf-8-sig") as file:
         heading = file.readline()
     return max(",;\t", key=heading.count)
@@ -196,13 +196,13 @@ def _not_utf8(path: Path) -> str:
 
 
 def _refusal(path: Path, error: Exception) -> ValueError:
-    """What Arrow has against a file, in one line."""
-    said = " ".join(str(error).split())
-    return ValueError(_not_utf8(path) if "UTF8" in said else f"{path}: {said}")
+    """Arrow's error about a file, in one line."""
+    message = " ".join(str(error).split())
+    return ValueError(_not_utf8(path) if "UTF8" in message else f"{path}: {message}")
 
 
 def _uneven(path: Path, cells: int) -> Iterator[int]:
-    """The numbers of the rows that do not have so many cells."""
+    """The numbers of the rows that have another number of cells."""
     with path.open(encoding="utf-8-sig", newline="") as file:
         rows = (row for row in csv.reader(file, delimiter=_delimiter(path)) if row)
         yield from (number for number, row in enumerate(rows, 1) if len(row) != cells)
@@ -219,7 +219,7 @@ def _table(path: Path) -> Any:
 
 
 def _tables(path: Path, bad: Callable[[Bad], None]) -> Iterator[Any]:
-    """A long table in pieces; cells of CSV are texts, so that one that is not a number is found with its row."""
+    """A long table in pieces; CSV cells are read as text, so that errors can name the row of an invalid number."""
     pa = arrow()
     try:
         if _is_parquet(path):
@@ -229,11 +229,11 @@ def _tables(path: Path, bad: Callable[[Bad], None]) -> Iterator[Any]:
                 yield pa.Table.from_batches([batch])
             return
 
-        found: list[Bad] = []  # an exception in the handler would be swallowed
+        errors: list[Bad] = []  # an exception in the handler would be swallowed
 
         def ragged(row: Any) -> str:
             cells = f"{row.actual_columns} cells, but the heading has {row.expected_columns}"
-            found.append(Bad(f"{path}: row {next(uneven, 'unknown')}: {cells}: {row.text[:60]!r}"))
+            errors.append(Bad(f"{path}: row {next(uneven, 'unknown')}: {cells}: {row.text[:60]!r}"))
             return "skip"
 
         names, _ = _columns(path)
@@ -245,10 +245,10 @@ def _tables(path: Path, bad: Callable[[Bad], None]) -> Iterator[Any]:
             convert_options=pa.csv.ConvertOptions(column_types={name: pa.string() for name in names}),
         ) as reader:
             for batch in reader:
-                while found:
-                    bad(found.pop(0))
+                while errors:
+                    bad(errors.pop(0))
                 yield pa.Table.from_batches([batch])
-            for error in found:
+            for error in errors:
                 bad(error)
     except pa.ArrowInvalid as error:
         raise _refusal(path, error) from error

@@ -1,10 +1,10 @@
-"""The table of sessions: who asked what, which items were shown in which order, and what was clicked.
+"""The table of sessions: queries, the items that were shown in order, and the clicks.
 
 A session is one result page. Items and queries are numbered in the order of their first appearance; ``item_ids`` and
 ``query_ids`` name them. Pages may have different lengths: ``items`` is padded with -1 up to the longest.
 
-A log of *counts* has no pages, only how often each item was shown and clicked at each position. It says enough for the
-position-based model and for nothing else.
+A log of *counts* has no pages, only how often each item was shown and clicked at each position. It is sufficient for the
+position-based model and for no other.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Codes = NDArray[np.int32]
 Marks = NDArray[np.uint8]
 
 EMPTY = -1
-"""In ``items``, a position that a short page does not have."""
+"""In ``items``, a position beyond the end of a short page."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,15 +33,15 @@ class Sessions:
 
     Attributes:
         query: number of the page's query; shape (n,).
-        items: numbers of the items, first position first, -1 where a page has no such position; shape (n, K).
+        items: numbers of the items, first position first, -1 beyond the end of a page; shape (n, K).
         clicks: 1 where the item was clicked; shape (n, K).
         query_ids: names of the queries.
         item_ids: names of the items.
-        time: seconds since 1970, where the log has them; shape (n,).
-        propensity: the probability that this item was shown at this position, where the log has it; shape (n, K).
-        joint: the probability of the whole page, where the log has it; shape (n,).
-        conditional: the probability of each item given those above it, NaN where it is not known; shape (n, K).
-        seen: which positions were on the screen, where the log has it; shape (n, K).
+        time: seconds since 1970, if the log has them; shape (n,).
+        propensity: the probability that this item was shown at this position, if the log has it; shape (n, K).
+        joint: the probability of the whole page, if the log has it; shape (n,).
+        conditional: the probability of each item given those above it, NaN where unknown; shape (n, K).
+        seen: which positions were on the screen, if the log has it; shape (n, K).
 
     """
 
@@ -66,12 +66,12 @@ class Sessions:
 
     @property
     def lengths(self) -> Ints:
-        """How many items each page has."""
-        found: Ints = (self.items != EMPTY).sum(axis=1)
-        return found
+        """The number of items on each page."""
+        lengths: Ints = (self.items != EMPTY).sum(axis=1)
+        return lengths
 
     def take(self, rows: Any) -> Sessions:
-        """Some of the pages, by index or mask; names and numbers stay."""
+        """Some of the pages, by index or mask, with the same names and numbers."""
         return replace(
             self,
             query=self.query[rows],
@@ -85,22 +85,22 @@ class Sessions:
         )
 
     def on_screen(self) -> Sessions:
-        """Without what is below the first position that was neither seen nor clicked: it teaches nothing about clicks.
+        """Cut each page at the first position that was neither seen nor clicked: the rest has no information on clicks.
 
-        Pages of which nothing was seen are left out, and so are probabilities, which are those of whole pages.
+        Pages of which nothing was seen are removed, and so are probabilities, which are those of whole pages.
         """
         if self.seen is None:
             return self
-        looked = self.seen | (self.clicks > 0)
-        items = np.where(np.minimum.accumulate(looked, axis=1), self.items, np.int32(EMPTY))
+        examined = self.seen | (self.clicks > 0)
+        items = np.where(np.minimum.accumulate(examined, axis=1), self.items, np.int32(EMPTY))
         clicks = np.where(items == EMPTY, 0, self.clicks).astype(self.clicks.dtype)
         cut = replace(self, items=items, clicks=clicks, propensity=None, joint=None, conditional=None, seen=None)
-        return cut.take(looked[:, 0])
+        return cut.take(examined[:, 0])
 
     def split(self, how: str = "time", share: float = 0.25, seed: int = 0) -> tuple[Sessions, Sessions]:
-        """A part to fit to and a part to test on, which gets ``share`` of the pages.
+        """A part to fit to, and a part to test on with ``share`` of the pages.
 
-        ``how`` is "time" (the last ones; in the order of the log where it has no times) or "random".
+        ``how`` is "time" (test on the last pages; in the order of the log if it has no times) or "random".
         """
         if how not in ("time", "random"):
             raise ValueError(f"split: {how!r} is unknown; choose time or random")
@@ -152,10 +152,10 @@ class Counts:
 
 @dataclass(frozen=True, eq=False)
 class Pairs:
-    """What has an attraction of its own: an item for a query, or an item whatever the query.
+    """The pairs that have attractions: an item for a query, or an item for all queries.
 
     Attributes:
-        query: number of each pair's query, or 0 for all where attractions are shared; shape (P,).
+        query: number of each pair's query, or 0 for all if attractions are shared; shape (P,).
         item: number of each pair's item; shape (P,).
         shared: whether an item has one attraction over all queries.
 
@@ -182,11 +182,11 @@ def pairs_of(sessions: Sessions, shared: bool = False) -> tuple[Pairs, Codes]:
 def code_pairs(sessions: Sessions, pairs: Pairs, query_of: Codes, item_of: Codes) -> Codes:
     """Another log's pages in terms of these pairs; -2 for a pair that is not among them, -1 for no item.
 
-    ``query_of`` and ``item_of`` translate the other log's numbers into those of the pairs, -1 where they have none.
+    ``query_of`` and ``item_of`` translate the other log's numbers into those of the pairs, -1 for those that have none.
     """
     if pairs.shared:
-        known = np.where(item_of >= 0, item_of, UNSEEN).astype(np.int32)
-        return np.where(sessions.items >= 0, known[sessions.items], EMPTY).astype(np.int32)
+        coded = np.where(item_of >= 0, item_of, UNSEEN).astype(np.int32)
+        return np.where(sessions.items >= 0, coded[sessions.items], EMPTY).astype(np.int32)
     base = int(pairs.item.max(initial=0)) + 1
     keys = pairs.query.astype(np.int64) * base + pairs.item
     order = np.argsort(keys)
@@ -198,16 +198,16 @@ UNSEEN = -2
 
 
 def translate(theirs: Sequence[str], ours: Sequence[str]) -> Codes:
-    """For each of their names our number, or -1."""
+    """Our number of each of their names, or -1."""
     numbers = {name: number for number, name in enumerate(ours)}
     return np.fromiter((numbers.get(name, -1) for name in theirs), np.int32, len(theirs))
 
 
 @apart
 def _number(query: Codes, items: Codes, base: int) -> tuple[Ints, Codes]:
-    """Number the (query, item) combinations by first appearance, with a hash table of twice as many slots as pairs at least.
+    """Number the (query, item) combinations by first appearance, with a hash table of at least twice as many slots as pairs.
 
-    Most items are shown for one query: what an item was shown for last, and its number then, is looked at first.
+    Most items are shown for one query, so the last query of an item and its number then are tried first.
     """
     shown_for, numbered = np.full(base, -1, np.int32), np.empty(base, np.int32)
     size = 1 << 12
@@ -235,10 +235,10 @@ def _number(query: Codes, items: Codes, base: int) -> tuple[Ints, Codes]:
                     keys = more
                     slots = np.full(size, -1, np.int32)
                     for number in range(count):
-                        place = _slot(keys[number], size)
-                        while slots[place] >= 0:
-                            place = (place + 1) & (size - 1)
-                        slots[place] = number
+                        moved = _slot(keys[number], size)
+                        while slots[moved] >= 0:
+                            moved = (moved + 1) & (size - 1)
+                        slots[moved] = number
                     slot = _slot(key, size)
                     while slots[slot] >= 0:
                         slot = (slot + 1) & (size - 1)
@@ -252,7 +252,7 @@ def _number(query: Codes, items: Codes, base: int) -> tuple[Ints, Codes]:
 
 @apart
 def _slot(key: int, size: int) -> int:
-    """Where a key's search begins: Fibonacci hashing."""
+    """The slot where a key's search begins: Fibonacci hashing."""
     mixed = np.uint64(key) * np.uint64(0x9E3779B97F4A7C15)
     slot: int = np.int64(mixed >> np.uint64(20)) & (size - 1)  # type: ignore[assignment]
     return slot
@@ -271,7 +271,7 @@ def _look_up(keys: Ints, numbers: Codes, base: int, query: Codes, item_of: Codes
             if item < 0 or query[row] < 0 or item >= base:
                 continue
             key = np.int64(query[row]) * base + item
-            place = np.searchsorted(keys, key)
-            if place < len(keys) and keys[place] == key:
-                coded[row, k] = numbers[place]
+            index = np.searchsorted(keys, key)
+            if index < len(keys) and keys[index] == key:
+                coded[row, k] = numbers[index]
     return coded

@@ -23,21 +23,21 @@ from recurrank.queries.room import Room, rows_of
 
 FORMAT = 1
 HEAD = 128
-"""Bytes before the numbers of a .npy file, whatever its size."""
+"""Bytes of the header of a .npy file, for any shape."""
 NO_FEATURES = "{path}: no document has a feature; give lines like '2 qid:1 1:0.5 2:3'"
 OURS = ("features.npy", "labels.npy", "offsets.npy", "queries.npy", "about.json")
 
 
 @dataclass(frozen=True, eq=False)
 class Queries:
-    """Queries and their documents, one row per document; the documents of a query stand together.
+    """Queries and their documents, one row per document; the documents of a query are adjacent.
 
     Attributes:
         features: of the documents, float32; shape (n, d).
-        labels: how relevant each is, from 0; shape (n,).
-        offsets: where the documents of each query begin, and where the last ones end; shape (queries + 1,).
-        queries: what the file calls the queries; shape (queries,).
-        source: what it was made of, in a few words.
+        labels: the relevance of each, from 0; shape (n,).
+        offsets: the row where the documents of each query begin, and the number of rows; shape (queries + 1,).
+        queries: the numbers of the queries in the file; shape (queries,).
+        source: a short description of its origin.
 
     >>> import numpy as np
     >>> found = Queries(np.array([[0.0, 1.0], [1.0, 0.0], [0.5, 0.5]]), [0, 2, 1], [0, 2, 3])
@@ -65,12 +65,12 @@ class Queries:
         if names.shape != (len(offsets) - 1,):
             raise ValueError(f"queries: {len(names)} names for {len(offsets) - 1} queries")
         if features.dtype != np.float32 or not features.flags.c_contiguous:
-            with np.errstate(over="ignore"):  # what is too large is refused
+            with np.errstate(over="ignore"):  # numbers that are too large are refused
                 features = np.ascontiguousarray(features, np.float32)
         if not _finite(features):
             raise ValueError("features: some are NaN, infinite or too large for single precision; give finite numbers")
         features = features.view()
-        features.flags.writeable = False  # one type for compiled code, whether in memory or in a map
+        features.flags.writeable = False  # the same type for compiled code, in memory or in a map
         for name, value in (("features", features), ("labels", labels), ("offsets", offsets), ("queries", names)):
             object.__setattr__(self, name, value)
 
@@ -79,12 +79,12 @@ class Queries:
 
     @property
     def dim(self) -> int:
-        """How many features a document has."""
+        """Features per document."""
         return int(self.features.shape[1])
 
     @property
     def most(self) -> int:
-        """The documents of the query that has most."""
+        """The most documents of a query."""
         return int(np.diff(self.offsets).max())
 
     @property
@@ -93,7 +93,7 @@ class Queries:
         return int(self.labels.max())
 
     def widened(self, dim: int) -> Self:
-        """The same with zeros for further features, so that two files of one collection fit together."""
+        """The same with zeros for further features, so that two files of one collection have the same features."""
         if dim == self.dim:
             return self
         if dim < self.dim:
@@ -114,7 +114,7 @@ def read(
         normalise: whether every feature is scaled to 0..1 within its query, as the field does.
         progress: called with the bytes read and the bytes of the file.
 
-    Raises ValueError, in one line, with the number of the line where something is wrong.
+    Raises ValueError, in one line, with the number of the line that is wrong.
 
     >>> import pathlib, tempfile
     >>> path = pathlib.Path(tempfile.mkdtemp()) / "train.txt"
@@ -139,7 +139,7 @@ def read(
 
 
 def open_map(folder: str | Path) -> Queries:
-    """The queries in a map; ValueError, in one line, for a folder that is not one, or is damaged."""
+    """The queries in a map; ValueError, in one line, for a folder that is not a map, or a damaged one."""
     folder = Path(folder)
     try:
         about = json.loads((folder / "about.json").read_bytes())
@@ -149,14 +149,14 @@ def open_map(folder: str | Path) -> Queries:
             raise ValueError(f"format {about['format']!r}; this version knows {FORMAT}")
         return Queries(np.asarray(features), labels, offsets, queries, about["source"])
     except (KeyError, TypeError, ValueError, EOFError, OSError) as error:
-        said = " ".join(str(error).split())
-        raise ValueError(f"{folder}: not a map of queries, or a damaged one ({said}); delete it and convert again") from error
+        reason = " ".join(str(error).split())
+        raise ValueError(f"{folder}: not a map of queries, or a damaged one ({reason}); delete it and convert again") from error
 
 
 def fingerprint(path: Path) -> str:
-    """Of a file's content; 12 hexadecimal digits. A file that is as it was is not read again."""
-    found = path.stat()
-    return _fingerprint(path.absolute(), found.st_size, found.st_mtime_ns)
+    """A digest of a file's content, 12 hexadecimal digits. An unchanged file is not read again."""
+    status = path.stat()
+    return _fingerprint(path.absolute(), status.st_size, status.st_mtime_ns)
 
 
 @functools.lru_cache(maxsize=64)
@@ -166,7 +166,7 @@ def _fingerprint(path: Path, size: int, changed: int) -> str:
 
 
 def _finite(features: NDArray[np.float32]) -> bool:
-    """Whether all are finite, looked at piece by piece: a map may be larger than the memory."""
+    """Whether all are finite, checked piece by piece: a map may be larger than memory."""
     piece = rows_of(features.shape[1])
     return all(np.isfinite(features[start : start + piece]).all() for start in range(0, len(features), piece))
 
@@ -206,8 +206,8 @@ def _made_of(folder: Path, about: dict[str, Any]) -> bool:
 
 
 def _convert(path: Path, folder: Path, about: dict[str, Any], progress: Progress | None) -> None:
-    """Make the map in a folder beside its place, and rename it when it is complete; if that fails, nothing is left."""
-    if folder.exists() and (not folder.is_dir() or any(one.name not in OURS for one in folder.iterdir())):
+    """Make the map in a temporary folder beside it, and rename that when it is complete; a failure leaves nothing behind."""
+    if folder.exists() and (not folder.is_dir() or any(file.name not in OURS for file in folder.iterdir())):
         raise ValueError(f"{folder}: holds other things than a map of queries; give another folder for the map")
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
@@ -229,15 +229,15 @@ def _write(path: Path, part: Path, about: dict[str, Any], progress: Progress | N
     rows, dim, parts = 0, 0, []
     with open(part / "features.npy", "w+b") as file:
         file.write(bytes(HEAD))
-        for found in read_parts(path, Room.on_disk(part), about["normalise"], progress):
-            if found.values.shape[1] > dim:
-                _widen(file, rows, dim, found.values.shape[1])
-                dim = found.values.shape[1]
+        for read in read_parts(path, Room.on_disk(part), about["normalise"], progress):
+            if read.values.shape[1] > dim:
+                _widen(file, rows, dim, read.values.shape[1])
+                dim = read.values.shape[1]
             piece = rows_of(dim)
-            for start in range(0, len(found.labels), piece):
-                _wide(found.values[start : start + piece], dim).tofile(file)
-            rows += len(found.labels)
-            parts.append(found._replace(values=np.zeros((0, 0))))
+            for start in range(0, len(read.labels), piece):
+                _wide(read.values[start : start + piece], dim).tofile(file)
+            rows += len(read.labels)
+            parts.append(read._replace(values=np.zeros((0, 0))))
         if not dim:
             raise ValueError(NO_FEATURES.format(path=path))
         head = npy_header((rows, dim), "<f4")
@@ -252,7 +252,7 @@ def _write(path: Path, part: Path, about: dict[str, Any], progress: Progress | N
 
 
 def _widen(file: Any, rows: int, dim: int, wide: int) -> None:
-    """Make room for more features in the rows that are written, from the last on."""
+    """Make room for more features in the rows that are written, from the last row to the first."""
     piece = rows_of(wide)
     for start in range((rows - 1) // piece * piece, -1, -piece) if rows and dim else ():
         count = min(piece, rows - start)
@@ -264,7 +264,7 @@ def _widen(file: Any, rows: int, dim: int, wide: int) -> None:
 
 
 def _wide(values: NDArray[Any], dim: int) -> NDArray[np.float32]:
-    """In single precision, with zeros for further features."""
+    """The values in single precision, with zeros for further features."""
     wide = np.zeros((len(values), dim), np.float32)
     wide[:, : values.shape[1]] = values
     return wide

@@ -1,8 +1,8 @@
 """SVMrank (LETOR) files, plain or gzip, as a stream of whole queries.
 
-Blocks of some megabytes are cut at line ends and parsed by compiled code, one per processor at a time; queries that go across
-blocks are put together, scaled and handed on in the file's order. Memory does not depend on the size of the file; a block
-with a large number of a feature is cut into pieces, so that only documents near that one are as wide.
+Blocks of several megabytes are cut at line ends and parsed by compiled code, one per processor at a time. Queries that span
+blocks are joined, scaled and returned in the file's order. Memory does not depend on the size of the file; a block with a
+large feature number is cut into pieces, so that only documents near it are as wide.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from recurrank.queries.room import PIECE, Room
 BLOCK = 1 << 23
 """Bytes that are parsed at a time."""
 LONGEST = 1 << 26
-"""Bytes of a line, at most."""
+"""Most bytes of a line."""
 NEWLINE = 10
 
 Block = tuple[NDArray[np.uint8], int]
@@ -40,8 +40,8 @@ class Part(NamedTuple):
 
     values: Floats  # (n, d) d differs from part to part
     labels: Ints  # (n,)
-    offsets: Ints  # (q + 1,) where each query begins, from 0
-    queries: Ints  # (q,) what the file calls them
+    offsets: Ints  # (q + 1,) the row where each query begins, and the number of rows
+    queries: Ints  # (q,) their numbers in the file
 
 
 class _Rows(NamedTuple):
@@ -51,16 +51,16 @@ class _Rows(NamedTuple):
     labels: Ints
     queries: Ints
     lines: Ints
-    widest: int  # the line of the largest number of a feature
+    widest: int  # the line with the largest feature number
 
 
 def read_parts(path: Path, room: Room, scale: bool = True, progress: Progress | None = None) -> Iterator[Part]:
-    """The queries of a file; ValueError, in one line, for what is not such a file, with the number of the line.
+    """The queries of a file; ValueError, in one line, with the number of the line, for an invalid file.
 
-    Also where all documents so far, as wide as the widest, would be more than there is ``room`` for.
+    Also if all documents so far, as wide as the widest, would exceed ``room``.
     """
     seen: set[int] = set()
-    left: list[_Rows] = []  # documents of one query, which may go on
+    left: list[_Rows] = []  # documents of one query, which may have more
     count, dim, widest = 0, 0, 0
     for rows in _parsed(path, progress):
         if not len(rows.labels):
@@ -70,7 +70,7 @@ def read_parts(path: Path, room: Room, scale: bool = True, progress: Progress | 
             dim, widest = rows.values.shape[1], rows.widest
         room.check(f"{path}, line {widest + 1:,}", count, dim)
         same = left[0].queries[0] == rows.queries if left else np.zeros(len(rows.queries), np.bool_)
-        ends = len(same) if same.all() else int(np.argmin(same))  # of the query that has begun before
+        ends = len(same) if same.all() else int(np.argmin(same))  # where the query ends that began earlier
         if ends:
             left.append(_cut(rows, 0, ends))
         if ends == len(same):
@@ -91,12 +91,10 @@ def _finish(path: Path, rows: _Rows, seen: set[int], scale: bool) -> Part:
     starts = np.flatnonzero(np.diff(rows.queries)) + 1
     offsets = np.concatenate([[0], starts, [len(rows.queries)]])
     queries = rows.queries[offsets[:-1]]
-    for place, query in enumerate(queries.tolist()):
+    for number, query in enumerate(queries.tolist()):
         if query in seen:
-            line = int(rows.lines[offsets[place]]) + 1
-            raise ValueError(
-                f"{path}, line {line:,}: query {query} began earlier in the file; its documents must stand together"
-            )
+            line = int(rows.lines[offsets[number]]) + 1
+            raise ValueError(f"{path}, line {line:,}: query {query} began earlier in the file; its documents must be adjacent")
         seen.add(query)
     if scale:
         normalise(rows.values, offsets)
@@ -104,7 +102,7 @@ def _finish(path: Path, rows: _Rows, seen: set[int], scale: bool) -> Part:
 
 
 def _joined(path: Path, pieces: list[_Rows]) -> _Rows:
-    """Pieces that follow each other as one; each query is in memory as a whole."""
+    """Consecutive pieces as one; every query is in memory as a whole."""
     if len(pieces) == 1:
         return pieces[0]
     count, widest = sum(len(piece.labels) for piece in pieces), max(pieces, key=lambda piece: piece.values.shape[1])
@@ -138,7 +136,7 @@ def _parsed(path: Path, progress: Progress | None) -> Iterator[_Rows]:
     with ThreadPoolExecutor(workers) as pool:
         try:
             for block in _blocks(path, progress):
-                if not width:  # the first block tells how many features there are
+                if not width:  # the first block determines the number of features
                     yield from pieces(block, _parse(path, *block, width))
                     continue
                 ahead.append((block, pool.submit(_parse, path, *block, width)))
@@ -154,7 +152,7 @@ def _parsed(path: Path, progress: Progress | None) -> Iterator[_Rows]:
 
 
 def _halves(path: Path, data: NDArray[np.uint8], line: int) -> Iterator[_Rows]:
-    """The documents of a block that is too large as a whole, each half as wide as it needs to be."""
+    """The documents of a block that is too large as a whole, in halves, each only as wide as it needs to be."""
     ends = np.flatnonzero(data == NEWLINE) + 1
     middle = len(ends) // 2
     cut = int(ends[middle - 1])
@@ -168,17 +166,17 @@ def _halves(path: Path, data: NDArray[np.uint8], line: int) -> Iterator[_Rows]:
 
 
 def _parse(path: Path, data: NDArray[np.uint8], line: int, width: int) -> _Rows | None:
-    """The documents of one block, whose first line is number ``line`` of the file, from 0; None where they are too large.
+    """The documents of one block, whose first line is number ``line`` of the file, from 0; None if they are too large.
 
-    ``width`` is how many features they probably have.
+    ``width`` is the probable number of features.
     """
     rows = int(np.count_nonzero(data == NEWLINE))
     while True:
         values = np.zeros((rows, width if _fits(rows, width) else 0))
-        found = np.zeros((3, rows), np.int64)
-        count, result, where, most = parse(data, powers_of_ten(), values, found[0], found[1], found[2])
+        columns = np.zeros((3, rows), np.int64)
+        count, result, where, most = parse(data, powers_of_ten(), values, columns[0], columns[1], columns[2])
         if result == OK:
-            return _Rows(values[:count], found[0, :count], found[1, :count], found[2, :count] + line, where + line)
+            return _Rows(values[:count], columns[0, :count], columns[1, :count], columns[2, :count] + line, where + line)
         if result != WIDER:
             raise ValueError(f"{path}, line {line + where + 1:,}: {REASONS[result]}")
         if not _fits(rows, most):
@@ -187,12 +185,12 @@ def _parse(path: Path, data: NDArray[np.uint8], line: int, width: int) -> _Rows 
 
 
 def _fits(rows: int, width: int) -> bool:
-    """Whether a block is small enough to be made as a whole; a single document always is."""
+    """Whether a block is small enough to parse as a whole; a single document always is."""
     return rows < 2 or 8 * rows * width <= PIECE
 
 
 def _blocks(path: Path, progress: Progress | None) -> Iterator[Block]:
-    """The file in pieces of some megabytes."""
+    """The file in blocks of several megabytes."""
     line, rest = 0, b""
     with open(path, "rb") as file:
         size = os.fstat(file.fileno()).st_size
@@ -221,7 +219,7 @@ def _blocks(path: Path, progress: Progress | None) -> Iterator[Block]:
 
 
 def _plain(file: IO[bytes]) -> Any:
-    """The bytes behind gzip, where it is that."""
+    """The file's bytes, decompressed if it is gzip."""
     magic = file.read(2)
     file.seek(0)
     return gzip.GzipFile(fileobj=file) if magic == b"\x1f\x8b" else file

@@ -1,4 +1,4 @@
-"""NDCG: how good a ranking is by its labels, 1 for the best there is.
+"""NDCG: the quality of a ranking by its labels, 1 for the best.
 
     DCG@K = sum_{k=1..K} (2^l_k - 1) / log2(k + 1),    NDCG@K = DCG@K / DCG@K of the labels in falling order
 
@@ -18,7 +18,7 @@ from recurrank.queries.dataset import Queries
 
 @hot
 def dcg(labels: Ints) -> float:
-    """Of documents in this order."""
+    """The DCG of documents in this order."""
     total = 0.0
     for k in range(len(labels)):
         total += (2.0 ** labels[k] - 1) / math.log2(k + 2)
@@ -32,12 +32,12 @@ def ideal_slates(queries: Queries, positions: int) -> list[Ints]:
 
 
 def ideal_dcg(queries: Queries, positions: int) -> Floats:
-    """DCG of each query's best slate; 0 where no document is relevant."""
+    """DCG of each query's best slate; 0 if no document is relevant."""
     return np.array([dcg(labels) for labels in ideal_slates(queries, positions)])
 
 
 def ndcg(queries: Queries, scores: Floats, positions: int = 10) -> float:
-    """The mean NDCG of the rankings by these scores, one per document; the earlier of equals first.
+    """The mean NDCG of the rankings by these scores, one per document; ties in the order of the documents.
 
     >>> found = Queries(np.eye(3), [0, 2, 1], [0, 3])
     >>> ndcg(found, np.array([0.1, 0.9, 0.5])), round(ndcg(found, np.array([0.9, 0.5, 0.1])), 3)

@@ -2,8 +2,8 @@
 
     <label> qid:<query> <feature>:<value> <feature>:<value> ...  # a comment
 
-Labels are whole numbers from 0 on, features are counted from 1 and increase within a line, and a feature that a line leaves
-out is 0.
+Labels are whole numbers from 0 on, features are counted from 1 and increase within a line, and a feature that is missing
+from a line is 0.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ MOST_LABEL = 31
 """Gains are 2^label - 1; labels of the public collections go to 4."""
 MOST_FEATURES = 100_000
 LARGEST = float(np.finfo(np.float32).max) * (1 + 1e-12)
-"""Of the absolute values that a float32 can hold, and what that may be read as."""
+"""Largest absolute value that a float32 can hold, with a margin for the rounding of parsing."""
 
 OK, WIDER, BAD_LABEL, NO_QUERY, BAD_FEATURE, BAD_VALUE, NOT_INCREASING = range(7)
-"""What became of a block; all but the first end it at a line."""
+"""Results of parsing a block; all but the first stop at a line."""
 REASONS = {
     BAD_LABEL: f"the label is not a whole number from 0 to {MOST_LABEL}",
     NO_QUERY: "no qid:NUMBER after the label",
@@ -34,7 +34,7 @@ REASONS = {
 
 SPACE, TAB, RETURN, NEWLINE, HASH, COLON, MINUS, PLUS, POINT, ZERO, NINE = 32, 9, 13, 10, 35, 58, 45, 43, 46, 48, 57
 _POWERS: Floats = np.array([10.0**power for power in range(23)])
-"""Those powers of ten that a double holds exactly."""
+"""The powers of ten that a double represents exactly."""
 
 
 @inner
@@ -50,7 +50,7 @@ def _ends(byte: int) -> bool:
 
 @inner
 def _whole(data: Any, i: int) -> tuple[int, int]:
-    """A whole number that begins at ``i``, and where it ends: ``i`` where there is none, -1 where it is too long."""
+    """A whole number that begins at ``i``, and its end: ``i`` if there is none, -1 if it is too long."""
     value, start = 0, i
     while ZERO <= data[i] <= NINE:
         value = value * 10 + (data[i] - ZERO)
@@ -62,9 +62,9 @@ def _whole(data: Any, i: int) -> tuple[int, int]:
 
 @inner
 def _number(data: Any, i: int, powers: Floats) -> tuple[float, int]:
-    """A decimal number that begins at ``i``, and where it ends; -1 where there is none.
+    """A decimal number that begins at ``i``, and its end; -1 if there is none.
 
-    Up to 15 digits and powers of ten within 22 are rounded as Python rounds them, others to a few units in the last place.
+    Up to 15 digits and powers of ten within 22 are rounded as Python rounds them, others to a few units in the last digit.
     """
     negative = data[i] == MINUS
     if negative or data[i] == PLUS:
@@ -117,8 +117,8 @@ def parse(
     """Read the lines of ``data``, which ends in a newline and eight zero bytes.
 
     Fills one row of ``values`` (zero before), ``labels``, ``queries`` and ``lines`` (numbers of lines, from 0) per document.
-    Returns the rows, what went wrong (``OK``: nothing), the line of that, and the largest number of a feature; where nothing
-    went wrong or a feature is ``WIDER``, the line that this number is in.
+    Returns the number of rows, the result (``OK``, ``WIDER`` or an error), a line, and the largest feature number. The line is
+    that of the error, or else that of the largest feature number.
     """
     end, i, row, line, most, widest = len(data) - 8, 0, 0, 0, 0, 0
     width = values.shape[1]
@@ -165,13 +165,13 @@ def parse(
 
 
 def powers_of_ten() -> Floats:
-    """What :func:`parse` multiplies by."""
+    """The powers of ten that :func:`parse` multiplies by."""
     return _POWERS
 
 
 @sweep
 def normalise(values: Floats, offsets: Ints) -> None:
-    """Scale every feature to 0..1 within each query: (x - min) / (max - min), and 0 where all documents have the same."""
+    """Scale every feature to 0..1 within each query: (x - min) / (max - min), and 0 if all documents are equal in it."""
     dim = values.shape[1]
     for q in range(len(offsets) - 1):
         first, last = offsets[q], offsets[q + 1]

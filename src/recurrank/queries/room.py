@@ -1,4 +1,4 @@
-"""Whether a table of features fits, before it is made: one large number of a feature makes every document as wide."""
+"""Whether a table of features fits, checked before it is made: one large feature number makes every document as wide."""
 
 from __future__ import annotations
 
@@ -10,27 +10,27 @@ from pathlib import Path
 from typing import NamedTuple
 
 PIECE = 1 << 26
-"""Bytes of numbers that are made at a time, where a table may be larger than the memory."""
+"""Bytes of numbers processed at a time, since a table may be larger than memory."""
 
 
 class Room(NamedTuple):
-    """How large a table may be, and what to do with a larger one."""
+    """The most bytes of a table, and advice for larger ones."""
 
     size: float  # bytes
     instead: str
 
     @classmethod
     def in_memory(cls) -> Room:
-        """Half of the memory that is available: what is read and the table made of it are there at the same time."""
+        """Half of the available memory: the parsed parts and the table made of them exist at the same time."""
         return cls(available_memory() / 2, "give a map, or number the features without gaps")
 
     @classmethod
     def on_disk(cls, folder: Path) -> Room:
-        """Half of what is free in a folder."""
+        """Half of the free space of a folder's disk."""
         return cls(shutil.disk_usage(folder).free / 2, "number the features without gaps")
 
     def check(self, where: str, rows: int, dim: int) -> None:
-        """ValueError where so many documents with so many single-precision features do not fit."""
+        """ValueError if this many documents with this many single-precision features do not fit."""
         if 4 * rows * dim > self.size:
             raise ValueError(
                 f"{where}: feature {dim:,} makes {4e-9 * rows * dim:,.1f} GB of {rows:,} documents, and there is room for "
@@ -39,7 +39,7 @@ class Room(NamedTuple):
 
 
 def available_memory() -> float:
-    """Bytes of memory that programs may still take; infinite where the system does not tell."""
+    """Bytes of memory available to programs; infinite if the system does not report it."""
     try:
         found = re.search(r"MemAvailable:\s*(\d+) kB", Path("/proc/meminfo").read_text(encoding="utf-8"))
         return float(found[1]) * 1024 if found else math.inf
@@ -52,5 +52,5 @@ def available_memory() -> float:
 
 
 def rows_of(dim: int) -> int:
-    """How many rows of single-precision features make a piece."""
+    """Rows of single-precision features per piece."""
     return max(1, PIECE // (4 * max(1, dim)))

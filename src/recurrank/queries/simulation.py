@@ -27,7 +27,7 @@ from recurrank.rankers.request_ranker import RequestRanker
 from recurrank.seeds import stream
 
 DISCOUNT = 0.9995
-"""Of online NDCG from one impression to the next (Hofmann et al. 2013)."""
+"""Discount of online NDCG per impression (Hofmann et al. 2013)."""
 CHECKPOINTS = 20
 
 REGRET, CLICKS, ONLINE, WEIGHT = range(4)
@@ -44,7 +44,7 @@ class Documents(NamedTuple):
 
 
 class Room(NamedTuple):
-    """For one slate."""
+    """Scratch memory for one slate."""
 
     every: Ints  # (most,) 0, 1, 2, ...
     chosen: Ints  # (K,)
@@ -64,10 +64,10 @@ def play(
     state: Any, rng: np.random.Generator, data: Documents, visitors: np.random.Generator, users: Users,
     clicker: np.random.Generator, room: Room, totals: Floats, rounds: int,
 ) -> int:  # fmt: skip
-    """Up to ``rounds`` rounds, stopping after one that makes a decision due; how many were played, negative if one is due.
+    """Play up to ``rounds`` rounds, stopping when a decision is due; return the number played, negative if one is due.
 
-    ``totals`` are regret (expected clicks on the best slate by labels less those on what was shown), clicks, discounted NDCG of
-    what was shown, and the discount of the next.
+    ``totals`` are regret (expected clicks on the best slate by labels less those on the shown one), clicks, discounted NDCG of
+    the shown slates, and the discount of the next.
     """
     positions, dim = len(room.chosen), data.features.shape[1]
     for t in range(rounds):
@@ -109,15 +109,15 @@ def judge(state: Any, rng: np.random.Generator, data: Documents, room: Room) -> 
 
 
 class QueryRun(NamedTuple):
-    """What happened, at checkpoints.
+    """The results of a simulation, at checkpoints.
 
     Attributes:
         rounds: the checkpoints, as numbers of impressions.
         ndcg: NDCG@K on the test queries, exploration left out; NaN without test queries.
-        online: NDCG@K of what was shown, discounted by 0.9995 per impression and summed up to each checkpoint.
-        regret: expected clicks on the slates in the order of the labels less those on what was shown, summed; may be below 0,
+        online: NDCG@K of the shown slates, discounted by 0.9995 per impression and summed up to each checkpoint.
+        regret: expected clicks on the slates in the order of the labels less those on the shown ones, summed; may be below 0,
             since users who are satisfied early click less.
-        clicks: clicks seen.
+        clicks: the number of clicks.
         seconds: time of the impressions and decisions, without compilation and tests.
 
     """
@@ -139,7 +139,7 @@ class QuerySimulation:
     """A ranker of requests and simulated users of queries.
 
     Attributes:
-        round: how many impressions there were.
+        round: the number of impressions so far.
         totals: regret, clicks, discounted online NDCG, and the discount of the next impression.
 
     """
@@ -211,12 +211,12 @@ def simulate(
 
     Args:
         ranker: of requests; made with ``dim=train.dim``.
-        train: the queries that users ask, each as often.
-        users: by name (``perfect``, ``navigational``, ``informational``, ``position``), or made with ``Users.of``.
-        impressions: how many queries are asked.
+        train: the queries that users ask, each equally often.
+        users: their name (``perfect``, ``navigational``, ``informational``, ``position``), or made with ``Users.of``.
+        impressions: the number of queries asked.
         seed: of the users; it may be the ranker's.
         test: queries to measure NDCG on.
-        checkpoints: impressions at which to note what happened; by default about 20, evenly spread on a log scale.
+        checkpoints: impressions at which to record results; by default about 20, evenly spread on a log scale.
 
     >>> import numpy as np
     >>> from recurrank.rankers.documents import PDGD

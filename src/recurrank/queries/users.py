@@ -9,7 +9,7 @@ stops with probability s_l.
 | ``position`` | Joachims et al. 2017: e_k = 1/k, c_l = 0.1 + 0.9 (2^l - 1) / (2^top - 1), never stops |
 
 The tables exist for labels up to 1, 2 and 4. ``leave="always"`` lets users stop after documents that they have not clicked,
-which is what a widely used simulator does; the papers define s given a click.
+as a widely used simulator does; the papers define s given a click.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Users(NamedTuple):
 
     @staticmethod
     def of(click: ArrayLike, stop: ArrayLike, examination: ArrayLike, leave: Literal["click", "always"] = "click") -> Users:
-        """Users of your own; ValueError unless all are probabilities, as many to stop as to click."""
+        """Users of your own; ValueError unless all are probabilities, with as many in ``stop`` as in ``click``."""
         clicks = as_probabilities("click", click)
         if leave not in ("click", "always"):
             raise ValueError(f"leave: {leave!r} is unknown; choose from 'click' and 'always'")
@@ -66,7 +66,7 @@ class Users(NamedTuple):
 
 
 def make_users(name: str, top: int, positions: int, leave: Literal["click", "always"] = "click") -> Users:
-    """The users of a name for labels from 0 to ``top``.
+    """The users of this name, for labels from 0 to ``top``.
 
     >>> make_users("navigational", top=2, positions=3).click.tolist()
     [0.05, 0.5, 0.95]
@@ -96,9 +96,9 @@ def click(users: Users, labels: Ints, rng: np.random.Generator, clicks: Bools) -
 
 @hot
 def expected(users: Users, labels: Ints) -> float:
-    """How many clicks a slate of documents with these labels gets, in expectation.
+    """The expected number of clicks on a slate of documents with these labels.
 
-    sum_k r_k e_k c_k,    r_{k+1} = r_k (1 - e_k c_k s_k), or r_k (1 - s_k) where users may leave after any document
+    sum_k r_k e_k c_k,    r_{k+1} = r_k (1 - e_k c_k s_k), or r_k (1 - s_k) if users may leave after any document
     """
     reached, total = 1.0, 0.0
     for k in range(len(labels)):

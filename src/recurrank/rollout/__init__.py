@@ -1,4 +1,4 @@
-"""Rolling a ranker out: comparing it with the present ranking while it runs, as often as one likes."""
+"""Rolling a ranker out: comparing it with the current ranking, with results that are valid at all times."""
 
 from recurrank.rollout.assignment import arm_of, unit_of
 from recurrank.rollout.brake import Brake, slates_until_stopped

@@ -1,7 +1,7 @@
-"""Who gets the ranker: a stable share of the visitors, by a hash.
+"""Assignment of visitors to arms: a stable share gets the ranker, by a hash.
 
-The arm of a subject follows from its id, the experiment's name and the share alone: every server gives the same answer, and a
-replay repeats it. A subject that has the ranker keeps it when the share grows. Experiments with other names divide the same
+The arm of a subject depends only on its id, the experiment's name and the share: every server computes the same arm, and so
+does a replay. A subject that gets the ranker keeps it when the share grows. Experiments with different names divide the same
 subjects independently of each other.
 """
 
@@ -13,8 +13,8 @@ import hashlib
 from recurrank.rollout.sequence import ArmName
 
 UNITS = 1 << 20
-"""Units that subjects are put into, so that each is compared once: a million is more than a comparison needs, and the number of
-a unit names nobody."""
+"""Number of units that subjects are hashed into, so that each counts once in a comparison: more than a comparison needs, and
+the number of a unit identifies no one."""
 
 
 def arm_of(subject: str, share: float, experiment: str) -> ArmName:
@@ -31,7 +31,7 @@ def arm_of(subject: str, share: float, experiment: str) -> ArmName:
 def unit_of(subject: str, experiment: str) -> int:
     """The unit of a subject in this experiment, from 0 to ``UNITS - 1``.
 
-    It says nothing about the arm, which follows from the other end of the same hash.
+    It is independent of the arm, which follows from the other end of the same hash.
 
     >>> [unit_of(f"visitor-{n}", "spring") for n in range(3)]
     [132909, 393514, 6406]
@@ -45,7 +45,7 @@ def _hashed(subject: str, experiment: str) -> int:
     return _digest(subject, experiment)
 
 
-@functools.lru_cache(1024)  # a request asks for both
+@functools.lru_cache(1024)  # a request needs both
 def _digest(subject: str, experiment: str) -> int:
     # the length keeps ("ab", "c") and ("a", "bc") apart
     text = f"{len(experiment)}:{experiment}{subject}".encode()

@@ -1,9 +1,8 @@
-"""A brake: back to the baseline as soon as the ranker is shown to be worse by more than a margin.
+"""A brake: return to the baseline once the ranker is proved worse by more than a margin.
 
-Looked at after every slate, it stops a ranker that is not worse by more than the margin with probability at most alpha, ever.
+Checked after every slate, it ever stops a ranker that is not worse by more than the margin with probability at most alpha.
 The margin is a share of the baseline's clicks: the claim is ``mean(ranker) < (1 - margin) mean(baseline)``. Clicks that are
-multiplied by ``1 - margin`` are still in [0, most], so that this is a comparison of two arms as in ``sequence.py``, on one
-side.
+multiplied by ``1 - margin`` are still in [0, most], so this is a one-sided comparison of two arms as in ``sequence.py``.
 """
 
 from __future__ import annotations
@@ -18,10 +17,10 @@ from recurrank.rollout.sequence import RATES, WEIGHTS, ArmComparison, least_log_
 
 @dataclass
 class Brake:
-    """Stops a ranker that is worse than the baseline by more than a margin, and stays so until released.
+    """Stops a ranker that is worse than the baseline by more than a margin, until released.
 
-    ``margin`` is a share of the baseline's clicks per slate, ``alpha`` how probable a wrong stop may be. ``stopped`` is why it
-    has stopped, None while it has not.
+    ``margin`` is a share of the baseline's clicks per slate, ``alpha`` the largest probability of a wrong stop. ``stopped`` is
+    the reason for the stop, None before it.
 
     >>> brake, both = Brake(margin=0.05), ArmComparison(most=1)
     >>> for _ in range(200):
@@ -44,7 +43,7 @@ class Brake:
             raise ValueError(f"alpha is {self.alpha}; it should be between 0 and 1")
 
     def look(self, both: ArmComparison) -> bool:
-        """Whether the baseline is to be shown: it has stopped before, or stops now."""
+        """Whether to show the baseline: the brake has stopped the ranker, before or now."""
         if self.stopped is None and self.p_value(both) <= self.alpha:
             self.stopped = (
                 f"the ranker has {both.ranker.mean:.4f} clicks per slate ({both.ranker.slates:,} slates), the baseline "
@@ -59,17 +58,17 @@ class Brake:
         return min(1.0, math.exp(-max(0.0, least_log_product(enough, both.ranker, 0.0, both.most))))
 
     def release(self) -> None:
-        """Go on; begin a new comparison too, since the old one has its evidence still."""
+        """Allow the ranker again. Begin a new comparison too: the old one keeps its evidence."""
         self.stopped = None
 
 
 def slates_until_stopped(gap: float, variance: float, share: float, most: float, alpha: float = 0.05) -> float:
-    """Slates of both arms within which the brake stops more than half of the rankers that are ``gap`` clicks below the margin.
+    """Slates of both arms after which the brake has stopped most rankers that are ``gap`` clicks below the margin.
 
     ``variance`` is that of a slate's clicks, ``share`` the ranker's share of the slates. The logarithm of the product of both
     arms grows by about ``gap^2 / (2 (variance / share + variance / (1 - share)))`` per slate, a little slower for clicks up
-    to ``most`` (Bernstein's form of psi_E), and has to reach ``log(1 / alpha)`` and what the two grids cost: the logarithms of
-    the weights of the rates that are best, ``gap`` over the variance of the difference and the arm's share.
+    to ``most`` (Bernstein's form of psi_E), and has to reach ``log(1 / alpha)`` plus the cost of the two grids: minus the
+    logarithms of the weights of the best rates, ``gap`` over the variance of the difference and the arm's share.
 
     >>> round(slates_until_stopped(gap=0.15, variance=0.8, share=0.1, most=5))
     9819

@@ -1,10 +1,10 @@
-"""Two orders in one slate: which of them do users prefer? Where orders are close, this needs far fewer sessions than two arms.
+"""Two orders in one slate: which do users prefer? If the orders are close, this needs far fewer sessions than two arms.
 
 Each visitor sees one list that is drawn from both orders, and each click is credited to the order that the item came from. Each
-visitor compares the two, so that what differs between visitors drops out.
+visitor compares the two, so that differences between visitors cancel.
 
 *Team draft* (F. Radlinski, M. Kurup, T. Joachims: How does clickthrough data reflect retrieval quality?, CIKM 2008): as two
-captains choose teams. In each round a coin says which order picks first; each picks its best item that is not in the list yet.
+captains choose teams. In each round a coin decides which order picks first; each picks its best item not yet in the list.
 
 *Probabilistic* (K. Hofmann, S. Whiteson, M. de Rijke: A probabilistic method for inferring preferences from clicks, CIKM 2011):
 at each position a coin chooses an order, and an item is drawn from it with probability proportional to ``1 / rank^tau``,
@@ -18,19 +18,19 @@ without replacement. Every list can occur, and credit is given by expectation ov
 | ``o(l, a, c)`` in {-1, 0, 1} | ``credit`` | the first order's clicks minus the second's, expected over ``a``, over ``most`` |
 
 Two things differ from the papers (docs/deviations.md). An item that both captains of team draft would pick at the same turn is
-credited to nobody: which of them had the turn is a coin that says nothing about the orders. And ``credit`` is the expected
-difference of clicks in place of the expected sign, which counts a click on an item that nearly surely came from one order as
-much as one that may have come from either. If users click at a position as often whatever is shown there, its mean is 0:
+credited to neither: the coin that gave one of them the turn says nothing about the orders. And ``credit`` is the expected
+difference of clicks instead of the expected sign, which counts a click on an item that nearly surely came from one order as
+much as one that may have come from either. If users click equally often at a position whatever is shown there, its mean is 0:
 at each position, coins credit the first order as often as the second. It is divided by ``most``, the largest difference that
-any coins and clicks can give, so that it is within [-1, 1]. A sign, or a difference cut off at 1, would not do: whether a later
-item is nobody's may depend on an earlier coin, so that the difference has the mean 0 and is not symmetric.
+any coins and clicks can give, so that it is within [-1, 1]. A sign, or a difference cut off at 1, would be wrong: whether a
+later item is credited to neither may depend on an earlier coin, so the difference has the mean 0 but is not symmetric.
 
 The test (I. Waudby-Smith, A. Ramdas: Estimating means of bounded random variables by betting, JRSS B 2023): if users have no
 preference, credits have mean 0 given the past, and ``prod (1 + lambda x_t)``, the capital of a gambler who bets the share
 lambda on the first order, is a martingale; so is a weighted average over a grid of lambda. It ever exceeds ``2 / alpha``, on
-either side, with probability at most ``alpha``. It needs nothing else: clicks of a session may depend on each other, and half
-of the users may prefer the one order and half the other. (Bets on each round of a draft would need more: users who differ click
-the same order's items in round after round.)
+either side, with probability at most ``alpha``. It assumes nothing else: clicks of a session may depend on each other, and half
+of the users may prefer one order and half the other. (Bets on each round of a draft would need more assumptions, since a user
+with a preference clicks the same order's items in every round.)
 """
 
 from __future__ import annotations
@@ -45,18 +45,18 @@ from numpy.typing import ArrayLike
 from recurrank._arrays import Floats, Ints
 
 BETS: Floats = 0.9 * 2.0 ** -np.arange(10.0)
-"""The grid of lambda: shares of the capital that are bet; the largest are for long lists, whose credits are small."""
+"""The grid of lambda: shares of the capital to bet; the largest are for long lists, whose credits are small."""
 STAKES: Floats = 1 / np.arange(1.0, 1 + len(BETS))
-"""How the capital is divided among them at first; large bets are for clear preferences, which are to be found soon."""
+"""Initial shares of the capital per bet; large bets find clear preferences soon, so they get the most."""
 STAKES /= STAKES.sum()
 
 
 class Interleaved(NamedTuple):
     """A list from two orders, and for each position the probability that the first order contributed its item.
 
-    Where that says nothing about the orders, it is 0.5. ``most`` is the largest difference of clicks that such a list can
-    have, whatever the coins: in each round of team draft one click counts for either order, so that it is the number of rounds;
-    of a probabilistic list it is the number of positions.
+    For an item that says nothing about the orders, it is 0.5. ``most`` is the largest difference of clicks that such a list
+    can have for any coins: in each round of team draft one click counts for either order, so it is the number of rounds; for a
+    probabilistic list it is the number of positions.
     """
 
     items: Ints
@@ -80,7 +80,7 @@ class Interleaved(NamedTuple):
 
 
 def team_draft(first: ArrayLike, second: ArrayLike, positions: int, rng: np.random.Generator) -> Interleaved:
-    """A list of both orders (items by index, best first), drafted by two captains.
+    """A list from both orders (items by index, best first), drafted by two captains.
 
     >>> team_draft([1, 2, 3], [1, 2, 3], 2, np.random.default_rng(0)).items.tolist()
     [1, 2]
@@ -88,26 +88,26 @@ def team_draft(first: ArrayLike, second: ArrayLike, positions: int, rng: np.rand
     orders = _orders(first, second, positions)
     picked, team = np.empty(positions, np.int64), np.empty(positions)
     used: set[int] = set()
-    at, turn, nobody = [0, 0], 0, False
+    at, turn, neither = [0, 0], 0, False
     for position in range(positions):
         # a coin in every round of two picks; the other captain comes second
         turn = 1 - turn if position % 2 else int(rng.integers(2))
         for captain in (0, 1):
             while at[captain] < len(orders[captain]) and orders[captain][at[captain]] in used:
                 at[captain] += 1
-        heads = [order[place] if place < len(order) else None for order, place in zip(orders, at, strict=True)]
+        heads = [order[index] if index < len(order) else None for order, index in zip(orders, at, strict=True)]
         # an item that both would pick first in this round, and then one that both would pick second, says nothing about either
-        nobody = heads[0] == heads[1] and (nobody or position % 2 == 0)
-        picked[position], team[position] = orders[turn][at[turn]], 0.5 if nobody else 1 - turn
+        neither = heads[0] == heads[1] and (neither or position % 2 == 0)
+        picked[position], team[position] = orders[turn][at[turn]], 0.5 if neither else 1 - turn
         used.add(int(picked[position]))
     return Interleaved(picked, team, rounds_of(positions))
 
 
 def rounds_of(positions: int) -> int:
-    """Rounds of a team draft: each fills two positions, the last one perhaps one.
+    """Rounds of a team draft: each fills two positions, the last one possibly one.
 
-    The largest difference of clicks, too. A round's two items are credited to different orders, or the first of them to
-    nobody: its difference is -1, 0 or 1.
+    Also the largest difference of clicks: a round's two items are credited to different orders, or the first of them to
+    neither, so its difference is -1, 0 or 1.
     """
     return (positions + 1) // 2
 
@@ -115,33 +115,33 @@ def rounds_of(positions: int) -> int:
 def probabilistic(
     first: ArrayLike, second: ArrayLike, positions: int, rng: np.random.Generator, tau: float = 3.0
 ) -> Interleaved:
-    """A list of both orders; each item is drawn from one of them with probability proportional to ``1 / rank^tau``.
+    """A list from both orders; each item is drawn from one of them with probability proportional to ``1 / rank^tau``.
 
-    Both orders must have the same items. The larger ``tau``, the closer is the list to the orders.
+    Both orders must have the same items. The larger ``tau``, the closer the list is to the orders.
     """
-    one, other = (np.asarray(order) for order in _orders(first, second, positions))
-    if set(one.tolist()) != set(other.tolist()):
+    items, other = (np.asarray(order) for order in _orders(first, second, positions))
+    if set(items.tolist()) != set(other.tolist()):
         raise ValueError("first, second: the orders must have the same items")
     if not (math.isfinite(tau) and tau > 0):
         raise ValueError(f"tau is {tau}; it should be above 0")
-    # rank[a, i] of the item one[i] in order a; infinite once it was drawn
-    rank = np.empty((2, len(one)))
-    rank[0], rank[1] = np.arange(1, len(one) + 1), 1 + np.argsort(other)[np.searchsorted(np.sort(other), one)]
+    # rank[a, i] of items[i] in order a; infinite once it is drawn
+    rank = np.empty((2, len(items)))
+    rank[0], rank[1] = np.arange(1, len(items) + 1), 1 + np.argsort(other)[np.searchsorted(np.sort(other), items)]
     picked, share = np.empty(positions, np.int64), np.empty(positions)
     for position in range(positions):
-        # 1 / rank^tau, times that of the best item left: some weight is 1, however large tau is
+        # 1 / rank^tau relative to the best item left: some weight is 1 for any tau
         weights = (rank / rank.min(axis=1, keepdims=True)) ** -tau
         chances = weights / weights.sum(axis=1, keepdims=True)
-        item = rng.choice(len(one), p=chances[rng.integers(2)])
+        index = rng.choice(len(items), p=chances[rng.integers(2)])
         # P(a_r = first | l) = P(l_r | first) / (P(l_r | first) + P(l_r | second))
-        picked[position], share[position] = one[item], chances[0, item] / chances[:, item].sum()
-        rank[:, item] = np.inf
+        picked[position], share[position] = items[index], chances[0, index] / chances[:, index].sum()
+        rank[:, index] = np.inf
     return Interleaved(picked, share, positions)
 
 
 @dataclass
 class Preference:
-    """Whether users prefer the first order, from credits of sessions; looked at as often as one likes.
+    """Whether users prefer the first order, from the credits of sessions; the result is valid at all times.
 
     >>> test = Preference()
     >>> for _ in range(20):
@@ -153,7 +153,7 @@ class Preference:
     sessions: int = 0
     total: float = 0.0
     capital: Floats = field(default_factory=lambda: np.zeros((2, len(BETS))))
-    """Logarithms: bets on the first order, bets on the second, one per share."""
+    """Logarithms of the capital: a row of bets on the first order, one on the second; one column per share."""
 
     def observe(self, credit: float) -> None:
         """Count one session."""
@@ -166,7 +166,7 @@ class Preference:
 
     @property
     def mean(self) -> float:
-        """Credit per session: above 0 where the first order is preferred."""
+        """Credit per session: above 0 if users prefer the first order."""
         return self.total / self.sessions if self.sessions else 0.0
 
     def p_value(self) -> float:
@@ -178,12 +178,12 @@ class Preference:
 
 def _orders(first: ArrayLike, second: ArrayLike, positions: int) -> tuple[list[int], list[int]]:
     """Both orders as lists, checked."""
-    found = []
+    checked = []
     for name, order in (("first", first), ("second", second)):
         array = np.asarray(order)
         if array.ndim != 1 or not np.issubdtype(array.dtype, np.integer) or len(np.unique(array)) < len(array):
             raise ValueError(f"{name}: an order has indices of items, each once")
         if not 1 <= positions <= len(array):
             raise ValueError(f"positions is {positions}; it should be between 1 and {len(array)}, the length of {name}")
-        found.append(array.astype(np.int64).tolist())
-    return found[0], found[1]
+        checked.append(array.astype(np.int64).tolist())
+    return checked[0], checked[1]

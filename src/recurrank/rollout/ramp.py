@@ -1,17 +1,17 @@
-"""A ramp: the ranker's share grows as it is shown that the ranker cannot cost more than a budget.
+"""A ramp: the ranker's share grows as the evidence grows that the ranker cannot cost more than a budget.
 
-The brake stops a ranker that is worse, but not before this is shown, and where clicks are rare that takes long: no test can
-tell 20 % fewer of few clicks soon. What can be limited from the first slate on is how many of them are at stake. A ranker that
-loses the share ``d`` of the baseline's clicks costs ``share * d`` of all clicks. Nothing is known at first but ``d <= 1``, so
-that the ranker gets the share ``budget``; it gets the next larger share as soon as ``d <= budget / share`` is shown for that
-one. As long as none of these steps is wrong, every slate has at least ``1 - budget`` of the baseline's clicks in expectation,
-whatever the ranker and whatever the stated share, provided that the ranker does not become worse with time (then the brake is
-left). This is the constraint of conservative bandits (Y. Wu, R. Shariff, T. Lattimore, C. Szepesvari, ICML 2016), kept slate by
-slate by a confidence sequence instead of by a sum over the past.
+The brake stops a worse ranker only once there is evidence, and if clicks are rare that takes long: no test can detect a loss of
+20 % of few clicks soon. What can be limited from the first slate on is the number of clicks at stake. A ranker that loses the
+share ``d`` of the baseline's clicks costs ``share * d`` of all clicks. At first only ``d <= 1`` is known, so the ranker gets
+the share ``budget``; it gets the next larger share once ``d <= budget / share`` is shown for that one. As long as none of these
+steps is wrong, every slate has at least ``1 - budget`` of the baseline's clicks in expectation, for any ranker and any stated
+share, provided that the ranker does not become worse with time (against that, only the brake helps). This is the constraint of
+conservative bandits (Y. Wu, R. Shariff, T. Lattimore, C. Szepesvari, ICML 2016), met slate by slate by a confidence sequence
+instead of by a sum over the past.
 
-Each step begins a new comparison: while the share grows, averages of the two arms would be about different times. There are
-``len(ramp(share, budget))`` comparisons at most, known in advance, and each has its part of alpha: that any of the steps is
-wrong has probability at most alpha, and so has it that the brake ever stops a ranker that is not worse by more than the margin.
+Each step begins a new comparison: while the share grows, averages of the two arms would be about different times. There are at
+most ``len(ramp(share, budget))`` comparisons, known in advance, and each has its part of alpha. So the probability that any of
+the steps is wrong is at most alpha, and so is that of ever stopping a ranker that is not worse by more than the margin.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import math
 from recurrank.rollout.sequence import ArmComparison, least_log_product
 
 GROWTH = 2.0
-"""What the share is multiplied by from step to step."""
+"""Factor between the shares of two steps."""
 
 
 def ramp(share: float, budget: float) -> tuple[float, ...]:
@@ -51,7 +51,7 @@ def affordable(both: ArmComparison, share: float, budget: float) -> float:
     """
     _check(share, budget)
     if budget >= share:
-        return 0.0  # not even a ranker without a click costs that much
+        return 0.0  # even a ranker without any click costs no more
     # the claim to be excluded: mean(ranker) < (1 - budget / share) mean(baseline)
     limit = both.baseline.scaled(1 - budget / share)
     return min(1.0, math.exp(-max(0.0, least_log_product(both.ranker, limit, 0.0, both.most))))

@@ -1,8 +1,8 @@
 r"""Clicks per slate of two arms, compared at all times: a confidence sequence for the difference of their means.
 
-An interval that is right with probability 1 - alpha *once* is wrong sooner or later when somebody looks at it every minute. A
+An interval that is right with probability 1 - alpha *once* is wrong sooner or later if it is checked every minute. A
 confidence sequence is right at all times at once: the probability that the true difference is *ever* outside is at most alpha,
-whenever one looks and whenever one stops.
+at whatever times it is checked and the comparison stops.
 
 S. R. Howard, A. Ramdas, J. McAuliffe, J. Sekhon: Time-uniform, nonparametric, nonasymptotic confidence sequences, Annals of
 Statistics 49 (2021): the empirical-Bernstein supermartingale (Theorem 4) and discrete mixtures (Section 3.4).
@@ -13,20 +13,20 @@ Statistics 49 (2021): the empirical-Bernstein supermartingale (Theorem 4) and di
 | ``c = b - a`` | ``most`` | scale of the supermartingale |
 | ``\hat X_i`` | ``predicted`` | the mean of the arm's earlier slates |
 | ``V_t = sum (X_i - \hat X_i)^2`` | ``Arm.deviation`` | variance process |
-| ``S_t = sum (X_i - mu)`` | ``excess`` | what the arm's clicks exceed ``slates * mu`` by |
+| ``S_t = sum (X_i - mu)`` | ``excess`` | the arm's clicks in excess of ``slates * mu`` |
 | ``psi_E(x) = (-log(1 - c x) - c x) / c^2`` | ``PSI / c^2`` | log moment generating function of a centred exponential |
-| lambda | ``RATES / c`` | the grid that is mixed over, with ``WEIGHTS`` |
+| lambda | ``RATES / c`` | the grid of the mixture, with ``WEIGHTS`` |
 
 For each arm and each fixed ``lambda``, ``exp(lambda S_t - psi_E(lambda) V_t)`` is a supermartingale that starts at 1, and so is
-``m(S_t, V_t)``, its weighted average over the grid. The *product* of the arms' mixtures is a supermartingale, too, in whatever
-order slates come: only one factor changes at a time, and which one must be settled before the clicks of that slate. By Ville's
-inequality it ever exceeds ``1 / alpha`` with probability at most ``alpha``. The pairs of means for which it does not are a
-convex set, and the interval has the differences that occur in it. (The difference of two intervals, one per arm, would be up to
-1.4 times as wide: this set is round, theirs is square.)
+``m(S_t, V_t)``, its weighted average over the grid. The *product* of the arms' mixtures is a supermartingale, too, for any
+order of slates: only one factor changes at a time, and the arm must be chosen before the clicks of that slate. By Ville's
+inequality it ever exceeds ``1 / alpha`` with probability at most ``alpha``. The pairs of means for which it does not form a
+convex set, and the interval contains the differences in that set. (The difference of two intervals, one per arm, would be up
+to 1.4 times as wide: this set is round, theirs is square.)
 
 Clicks of a slate must be in [0, ``most``]. Slates need not be independent, and means need not be constant: where they drift, as
 those of a learner do, the interval is about the averages of the conditional means of the slates so far. Arms need not be drawn
-slate by slate. Whether the arms' visitors can be compared is up to whoever counts: where a visitor keeps an arm and comes back,
+slate by slate. The caller must make sure that the arms' visitors can be compared: if a visitor keeps an arm and comes back,
 count one slate of each, or the interval is about these visitors and not about the rankings.
 """
 
@@ -48,14 +48,14 @@ RATES: Floats = 0.75 * 2.0 ** -np.arange(14.0)
 PSI: Floats = -np.log1p(-RATES) - RATES
 """psi_E of the grid, in units of 1 / most^2."""
 WEIGHTS: Floats = 1 / np.arange(1.0, 1 + len(RATES))
-"""Of the grid in the mixture. Large rates are for large differences, which are to be found soon: they have the most weight."""
+"""Weights of the grid in the mixture. Large rates find large differences soon, so they have the most weight."""
 WEIGHTS /= WEIGHTS.sum()
 _STEPS = 200
-"""Most steps of a search; each halves an interval or is one of Newton's, so that far fewer are taken."""
+"""Most steps of a search; each halves an interval, so far fewer are taken."""
 
 
 class Arm(NamedTuple):
-    """What is kept of one arm: three sums, which a log of clicks folds to.
+    """The state of one arm: three sums over its slates.
 
     >>> Arm().after(2.0).after(0.0)
     Arm(slates=2, clicks=2.0, deviation=8.0)
@@ -85,8 +85,8 @@ class Arm(NamedTuple):
 class ArmComparison:
     """A baseline and a ranker, compared by clicks per slate; the interval holds at all times.
 
-    ``most`` is the largest number of clicks that a slate can have: its positions, as a rule. ``alpha`` is how probable it may
-    be that the interval is ever wrong. ``baseline`` and ``ranker`` are sums of earlier slates, to go on from.
+    ``most`` is the largest number of clicks that a slate can have: its positions, as a rule. ``alpha`` is the
+    largest probability that the interval is ever wrong. ``baseline`` and ``ranker`` are sums of earlier slates, to continue.
 
     >>> both = ArmComparison(most=3)
     >>> for _ in range(2_000):
@@ -111,12 +111,12 @@ class ArmComparison:
             self._check_sums(name, getattr(self, name))
 
     def _check_sums(self, name: str, arm: Arm) -> None:
-        """ValueError for sums that no slates have; they may be a little larger for rounding."""
+        """ValueError for sums that no slates can have, apart from rounding."""
         most = (1 + 1e-9) * self.most
         if not (0 <= arm.slates < math.inf and 0 <= arm.clicks <= most * arm.slates):
-            raise ValueError(f"{name}: {arm.clicks} clicks in {arm.slates} slates of at most {self.most} clicks cannot be")
+            raise ValueError(f"{name}: {arm.clicks} clicks in {arm.slates} slates of at most {self.most} clicks are impossible")
         if not 0 <= arm.deviation <= most**2 * arm.slates:
-            raise ValueError(f"{name}: the deviation {arm.deviation} of {arm.slates} slates cannot be")
+            raise ValueError(f"{name}: the deviation {arm.deviation} of {arm.slates} slates is impossible")
 
     def observe(self, arm: ArmName, clicks: float) -> None:
         """Count one slate of an arm."""
@@ -132,7 +132,7 @@ class ArmComparison:
         return self.ranker.mean - self.baseline.mean
 
     def interval(self) -> tuple[float, float]:
-        """The ranker's mean minus the baseline's lies between these two, at all times, with probability 1 - alpha."""
+        """With probability 1 - alpha, the ranker's mean minus the baseline's lies between these two at all times."""
         return -self._reach(self.baseline, self.ranker), self._reach(self.ranker, self.baseline)
 
     def p_value(self, difference: float = 0.0) -> float:
@@ -142,12 +142,12 @@ class ArmComparison:
         return min(1.0, 2 * math.exp(-max(above, below, 0.0)))
 
     def _reach(self, more: Arm, less: Arm) -> float:
-        """The largest difference of means, ``more`` minus ``less``, that clicks so far do not exclude at alpha / 2."""
+        """The largest difference of means, ``more`` minus ``less``, that the clicks so far do not exclude at alpha / 2."""
         if not (more.slates and less.slates):
             return self.most
         limit = math.log(2 / self.alpha)
         low, high = more.mean - less.mean, self.most
-        # the product grows with the difference, so that the largest one below the limit is found by bisection
+        # the product grows with the difference, so bisection finds the largest one below the limit
         if least_log_product(less, more, -high, self.most) <= limit:
             return high
         for _ in range(_STEPS):
@@ -178,10 +178,10 @@ def log_mixture(excess: float, deviation: float, most: float) -> tuple[float, fl
 def least_log_product(upper: Arm, lower: Arm, difference: float, most: float) -> float:
     """The smallest log of the product over all pairs of means with mean(upper) - mean(lower) = difference.
 
-    It is large where ``upper`` has more clicks, and ``lower`` fewer, than any such pair explains.
+    It is large if ``upper`` has more clicks, and ``lower`` fewer, than any such pair explains.
     """
-    one, other = (Arm(int(arm.slates), float(arm.clicks), float(arm.deviation)) for arm in (upper, lower))
-    return float(least(one, other, float(difference), float(most)))
+    first, second = (Arm(int(arm.slates), float(arm.clicks), float(arm.deviation)) for arm in (upper, lower))
+    return float(least(first, second, float(difference), float(most)))
 
 
 @loop
@@ -207,7 +207,7 @@ def least(upper: Arm, lower: Arm, difference: float, most: float) -> float:
 
 @hot
 def _log_product(upper: Arm, lower: Arm, difference: float, most: float, mu: float) -> tuple[float, float]:
-    """Of the pair of means whose ``lower`` is mu; and its derivative by mu."""
+    """The log of the product for the pair of means whose ``lower`` is mu, and its derivative by mu."""
     n, m = upper.slates, lower.slates
     first, first_slope = log_mixture(upper.clicks - n * (mu + difference), upper.deviation, most)
     second, second_slope = log_mixture(m * mu - lower.clicks, lower.deviation, most)

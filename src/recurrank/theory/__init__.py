@@ -1,4 +1,4 @@
-"""The paper's theory as code that can be run: its bounds, and a monitor of its lemmas."""
+"""The paper's theory as code: its bounds, and a monitor of its lemmas."""
 
 from recurrank.theory.bounds import lower_rate, upper_bound, upper_rate
 from recurrank.theory.monitor import Certificates, Verdict, Watch, certificates, watch

@@ -2,7 +2,7 @@
 
 | paper | code |
 |---|---|
-| Theorem 1, with the constants that its proof has | ``upper_bound`` |
+| Theorem 1, with the constants of its proof | ``upper_bound`` |
 | Theorem 1, the rate K sqrt(d T log(L T)) | ``upper_rate`` |
 | "Lower bounds" in the discussion: Omega(sqrt(d T K)) | ``lower_rate`` |
 """
@@ -27,13 +27,13 @@ def phase_length(phase: int, items: int, dim: int, positions: int, delta: float,
 def upper_bound(
     items: int, dim: int, positions: int, rounds: int, delta: float | None = None, tolerance: float = 0.05
 ) -> float:
-    """Theorem 1 with explicit constants: no click model that satisfies the assumptions makes RecurRank lose more.
+    """Theorem 1 with explicit constants: a bound on RecurRank's regret under any click model that satisfies the assumptions.
 
     From the proof, with |T_ell| the length of phase ell:
 
         R_T  <=  delta T K  +  12 K sum_ell min(|T_ell|, T) Delta_ell.
 
-    It is for ``design="optimal"`` with this tolerance; ``tolerance=0`` is the paper's exact design.
+    It holds for ``design="optimal"`` with this tolerance; ``tolerance=0`` is the paper's exact design.
 
     >>> upper_bound(items=10_000, dim=5, positions=10, rounds=5_000_000) > 90_000
     True
@@ -61,7 +61,7 @@ def upper_rate(items: int, dim: int, positions: int, rounds: int) -> float:
 
 
 def lower_rate(dim: int, positions: int, rounds: int) -> float:
-    """sqrt(d T K), the rate that no algorithm beats on every problem, without its constant (d = L when orthogonal).
+    """sqrt(d T K), the rate that no algorithm beats on every problem, without its constant (d = L if the items are orthogonal).
 
     >>> lower_rate(dim=4, positions=4, rounds=10_000)
     400.0

@@ -6,7 +6,7 @@
 | Lemma 2 (adjacent gap) | ``adjacent``: chi (alpha(a*_k) - alpha(a*_{k+1})) <= 8 Delta within the block |
 | Lemma 3 (suboptimal gap) | ``suboptimal``: chi (alpha(a*_K) - alpha(a)) <= 8 Delta for every item of the last block |
 | Lemma 4 (first position) | ``first``: chi (alpha(a*_k) - alpha(a)) <= 8 m Delta for every explored item (as in its proof) |
-| Lemma 5 (lower positions) | ``lower``: chi (alpha(a*_k) - alpha(a)) <= 4 Delta for every item that stands below the first |
+| Lemma 5 (lower positions) | ``lower``: chi (alpha(a*_k) - alpha(a)) <= 4 Delta for every item shown below the first |
 | R^(1), R^(2) | ``regret_first``, ``regret_lower`` |
 
 chi is the examination of the block's first position under the best ranking, chi_{ell i}.
@@ -32,7 +32,7 @@ ROUNDING = 1e-12
 
 
 class Verdict(NamedTuple):
-    """What the proof claims about one finished block, and whether it held."""
+    """The proof's claims about one finished block, and whether they held."""
 
     block: int
     phase: int
@@ -54,7 +54,7 @@ class Verdict(NamedTuple):
 
 
 class Watch(NamedTuple):
-    """A watched run. The regrets include the blocks that were still open at the end; ``verdicts`` are of finished ones."""
+    """A watched run. The regrets include the blocks that were still open at the end; ``verdicts`` only finished ones."""
 
     verdicts: list[Verdict]
     regret_first: float
@@ -89,22 +89,22 @@ def watch(ranker: RecurRank, model: ClickModel, theta: ArrayLike, rounds: int, s
     lost: dict[int, Floats] = {}
     first = lower = 0.0
     while simulation.round < rounds:
-        before, blocks, known = simulation.lost.copy(), ranker.blocks, len(ranker.history)
+        before, blocks, finished = simulation.lost.copy(), ranker.blocks, len(ranker.history)
         simulation.advance(rounds)
         for block in blocks:
-            here = (simulation.lost - before)[block.first : block.first + block.width]
-            pair = np.array([here[0], here[1:].sum()])
+            own = (simulation.lost - before)[block.first : block.first + block.width]
+            pair = np.array([own[0], own[1:].sum()])
             lost[block.id] = lost.get(block.id, np.zeros(2)) + pair
             first, lower = first + pair[0], lower + pair[1]
         by_id = {block.id: block for block in blocks}
-        for closed in ranker.history[known:]:
+        for closed in ranker.history[finished:]:
             estimates = products(Rows(ranker.catalogue.features, by_id[closed.id].items), closed.theta)
             verdicts.append(judge.judge(by_id[closed.id], estimates, closed.closed - closed.opened, lost.pop(closed.id)))
     return Watch(verdicts, first, lower)
 
 
 class Certificates(NamedTuple):
-    """Balanced's certified decisions: items dropped and blocks cut, and how many of these were wrong."""
+    """Balanced's certified decisions: items dropped and blocks cut, and the number of wrong ones."""
 
     certified: int
     wrong: int
@@ -113,8 +113,8 @@ class Certificates(NamedTuple):
 def certificates(ranker: Balanced, model: ClickModel, rounds: int, seed: int | np.random.SeedSequence = 0) -> Certificates:
     """Simulate like :func:`recurrank.simulate`, checking every item that is dropped and every cut against the truth.
 
-    Dropping an item is wrong if it is one of the best m of its block of m positions; a cut if an item below it is better than
-    one above.
+    Dropping an item is wrong if it is one of the best m of its block of m positions; a cut is wrong if an item below it is
+    better than one above.
 
     >>> import recurrank as rr
     >>> ranker = rr.rankers.make("balanced", features=np.eye(4), positions=2, rounds=20_000, seed=0)
@@ -133,12 +133,12 @@ def certificates(ranker: Balanced, model: ClickModel, rounds: int, seed: int | n
             worst_shown = np.sort(alpha[block.items])[::-1][block.width - 1]
             certified += len(dropped) + len(parts) - 1
             wrong += int((alpha[dropped] > worst_shown + ROUNDING).sum())
-            wrong += sum(bool(alpha[one].min() < alpha[other].max() - ROUNDING) for one, other in pairwise(parts))
+            wrong += sum(bool(alpha[upper].min() < alpha[lower].max() - ROUNDING) for upper, lower in pairwise(parts))
     return Certificates(certified, wrong)
 
 
 class _Truth:
-    """What is true of a click model, and so of every block."""
+    """The true attraction and examination of a click model, to judge blocks by."""
 
     def __init__(self, model: ClickModel, positions: int) -> None:
         best = model.best(positions)
@@ -176,7 +176,7 @@ class _Truth:
 
 
 def _rows_below(block: Block) -> list[np.ndarray[tuple[int], np.dtype[np.int32]]]:
-    """What a block can show below its first position: its leaders but the last, or but the one that is tried."""
+    """The items that a block can show below its first position: its leaders but the last, or but the explored one."""
     leaders = block.leaders
     rows = []
     for tried in block.explored:

@@ -1,1 +1,1 @@
-"""What another ranking would have earned on a log: policies, one file per family of estimators, and the report."""
+"""The clicks that another ranking would have got on a log: policies, one module per family of estimators, the report."""

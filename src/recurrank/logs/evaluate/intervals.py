@@ -1,8 +1,8 @@
 """Intervals for a mean, or a ratio of means, over pages.
 
-*bootstrap*: pages are drawn again with replacement, or groups of them where there are many, which the spread of a mean does not
-notice. The interval is the wider one of the percentiles' and the normal one. *bernstein*: the empirical Bernstein bound
-(Maurer, Pontil 2009, theorem 4), which holds for every number of pages, and is wide.
+*bootstrap*: pages are resampled with replacement, or groups of pages if there are many, which hardly changes the spread of a
+mean. The interval covers the percentiles' and the normal interval. *bernstein*: the empirical Bernstein bound (Maurer, Pontil
+2009, theorem 4), which holds for any number of pages, and is wide.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from recurrank._arrays import Floats
 from recurrank.seeds import stream
 
 GROUPS, DRAWS = 500, 1_000
-"""Groups of pages, and how often they are drawn again."""
+"""Groups of pages, and the number of bootstrap samples."""
 COVERAGE = 0.95
-"""Of an interval."""
+"""Coverage of an interval."""
 
 
 def bootstrap(numerator: Floats, denominator: Floats | None, seed: int = 0) -> tuple[float, float, float]:
@@ -40,19 +40,19 @@ def bootstrap(numerator: Floats, denominator: Floats | None, seed: int = 0) -> t
 
 @lru_cache(maxsize=2)
 def _drawn(groups: int, seed: int) -> Floats:
-    """How often each group is drawn, in each of the draws: the same for all estimators of a log."""
+    """The number of times that each sample draws each group, equal for all estimators of a log."""
     counts = stream(seed, "bootstrap").multinomial(groups, np.full(groups, 1 / groups), size=DRAWS).astype(np.float64)
     counts.flags.writeable = False
     return counts
 
 
 def group_sizes(pages: int) -> Floats:
-    """How many of so many pages each group has."""
+    """The number of pages in each group."""
     return _grouped(np.ones(pages))[:, 0]
 
 
 def _grouped(values: Floats) -> Floats:
-    """Sums over neighbouring pages, at most GROUPS of them; two-dimensional."""
+    """Sums over groups of adjacent pages, at most GROUPS of them; two-dimensional."""
     table = values if values.ndim == 2 else values[:, None]
     if len(table) <= GROUPS:
         return np.asarray(table, np.float64)
@@ -63,7 +63,7 @@ def _grouped(values: Floats) -> Floats:
 
 
 def bernstein(values: Floats, largest: float) -> tuple[float, float, float]:
-    """The same for a mean of numbers in [0, largest]."""
+    """Standard error and interval of a mean of numbers in [0, largest]."""
     n, mean = len(values), float(values.mean())
     spread = float(values.std(ddof=1))
     term = np.log(4 / (1 - COVERAGE))
@@ -72,7 +72,7 @@ def bernstein(values: Floats, largest: float) -> tuple[float, float, float]:
 
 
 def jackknife(whole: float, without: Floats) -> tuple[float, float, float]:
-    """The same from estimates that each leave one group of pages out."""
+    """Standard error and interval from estimates that each leave one group of pages out."""
     from scipy.stats import t
 
     groups = len(without)

@@ -1,13 +1,13 @@
 """Estimators by a click model: position-based with fitted examination, and the direct method.
 
-``position``: with examination e by position fitted to the log, an item's attraction is its clicks over the examination that it
-had, wherever it stood; propensities are not needed. The policy earns sum_k e_k attraction(item at k). It assumes the
+``position``: with examination e by position fitted to the log, an item's attraction is its clicks divided by the
+examination of its positions; propensities are not needed. The policy earns sum_k e_k attraction(item at k). It assumes the
 position-based model.
 
-``direct``: the click model that explains the log best (or one that is named) is taken for the truth, and the policy's
-expected clicks are computed under it; a ranker that learns is run on it for as many rounds as the log has pages.
+``direct``: the policy's expected clicks under the click model that explains the log best (or a named one); a ranker that
+learns is run on it for as many rounds as the log has pages.
 
-Intervals are of the grouped jackknife: the estimate again without each of some groups of pages.
+Intervals are from the grouped jackknife, which repeats the estimate without each of several groups of pages.
 """
 
 from __future__ import annotations
@@ -49,9 +49,9 @@ def position(log: Sessions, policy: Policy) -> Estimate:
     counts, clicked = (np.zeros((GROUPS, size)) for _ in range(2))
     for number in range(GROUPS):
         rows = group == number
-        here = keys[rows][shown[rows]]
-        counts[number] = np.bincount(here, minlength=size)
-        clicked[number] = np.bincount(here, log.clicks[rows][shown[rows]], size)
+        own = keys[rows][shown[rows]]
+        counts[number] = np.bincount(own, minlength=size)
+        clicked[number] = np.bincount(own, log.clicks[rows][shown[rows]], size)
     lookup = {(int(q), int(i)): n for n, (q, i) in enumerate(zip(pairs.query, pairs.item, strict=True))}
     wanted = np.array([[lookup.get((q, int(i)), -1) for i in row] for q, row in enumerate(policy.target)], np.int64)
     share = np.bincount(log.query, minlength=len(log.query_ids)) / len(log)
@@ -68,10 +68,10 @@ def _solve(
 ) -> tuple[float, climb.Values]:
     """The policy's value from counts by pair and position, and the parameters."""
     seen = np.flatnonzero(counts > 0)
-    pair, place = (seen // positions).astype(np.int32), (seen % positions).astype(np.int32)
+    pair, position = (seen // positions).astype(np.int32), (seen % positions).astype(np.int32)
     model = Product(
         pair,
-        place,
+        position,
         np.zeros(len(seen), np.int32),
         counts[seen],
         clicks[seen],
@@ -90,9 +90,9 @@ def _solve(
 
 def direct(log: Sessions, policy: Policy, model: str | None, seed: int) -> Estimate:
     """The direct method."""
-    found = fit(log, models=model or ("pbm", "sdbn", "dbn", "ccm", "ubm", "dcm"), split="none")
-    name = found.best
-    value = _expected(found, name, log, policy, seed)
+    fitted = fit(log, models=model or ("pbm", "sdbn", "dbn", "ccm", "ubm", "dcm"), split="none")
+    name = fitted.best
+    value = _expected(fitted, name, log, policy, seed)
     group = np.arange(len(log)) % REFITS
     kept: list[Bools] = [group != number for number in range(REFITS)]
     without = np.array([_expected(fit(log.take(rows), name, split="none"), name, log, policy, seed) for rows in kept])
@@ -111,8 +111,8 @@ def _expected(found: Fit, name: str, log: Sessions, policy: Policy, seed: int) -
             continue
         if policy.target is None:
             raise Refused("what was shown needs no model: its clicks are in the log")
-        place = {int(item): number for number, item in enumerate(found.pairs.item[members])}
-        order = [place[int(item)] for item in policy.target[query] if item != EMPTY and int(item) in place]
+        index = {int(item): number for number, item in enumerate(found.pairs.item[members])}
+        order = [index[int(item)] for item in policy.target[query] if item != EMPTY and int(item) in index]
         total += pages[query] * float(model.expected(order).sum()) if order else 0.0
     return total / float(pages.sum())
 
@@ -132,9 +132,9 @@ def _learned(label: str, model: ClickModel, rounds: int, positions: int, seed: i
 def covered(log: Sessions, policy: Policy) -> Floats:
     """By position, the share of pages for which the log has the policy's item at that position at least once."""
     assert policy.target is not None
-    found = np.zeros((len(log.query_ids), log.positions), np.bool_)
+    shown = np.zeros((len(log.query_ids), log.positions), np.bool_)
     for k in range(log.positions):
-        there = log.items[:, k] == policy.target[log.query, k]
-        found[np.unique(log.query[there]), k] = True
-    share: Floats = found[log.query].mean(axis=0)
+        equal = log.items[:, k] == policy.target[log.query, k]
+        shown[np.unique(log.query[equal]), k] = True
+    share: Floats = shown[log.query].mean(axis=0)
     return share

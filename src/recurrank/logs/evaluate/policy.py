@@ -1,8 +1,8 @@
-"""Policies that a log can be asked about.
+"""Policies that can be evaluated on a log.
 
 | text | policy |
 |---|---|
-| ``shown`` | what was shown |
+| ``shown`` | the pages as shown |
 | ``order:a,b,c`` | these items in this order |
 | ``order:FILE`` | the items in a text file, one per line |
 | ``scores:FILE.csv`` | the items of a page's query by score; columns ``item``, ``score`` and perhaps ``query`` |
@@ -22,16 +22,16 @@ import numpy as np
 
 from recurrank.logs.sessions import EMPTY, Codes, Sessions, pairs_of
 
-NOWHERE = 1 << 30
-"""The place of an item that an order does not have."""
+UNRANKED = 1 << 30
+"""The rank of an item that an order does not have."""
 
 
 class Policy(NamedTuple):
     """A policy on a log.
 
     Attributes:
-        name: as it was asked for.
-        target: by query, the items that it shows, -1 where it has none left; None for what was shown, and for a ranker.
+        name: the text that asked for it.
+        target: by query, the items that it shows, -1 after the last; None for the pages as shown, and for a ranker.
         ranker: the label of a ranker.
 
     """
@@ -42,9 +42,9 @@ class Policy(NamedTuple):
 
 
 def policy_of(policy: str | Sequence[str], log: Sessions) -> Policy:
-    """A policy from its text, or from item ids in order; ValueError where the log cannot follow it."""
+    """A policy from its text, or from item ids in order; ValueError if it does not fit the log."""
     if not isinstance(policy, str):
-        return Policy("order", _target(log, _places(list(policy), log, "policy")))
+        return Policy("order", _target(log, _ranks(list(policy), log, "policy")))
     kind, _, rest = policy.partition(":")
     match kind:
         case "shown":
@@ -52,7 +52,7 @@ def policy_of(policy: str | Sequence[str], log: Sessions) -> Policy:
         case "order":
             path = Path(rest)
             names = path.read_text(encoding="utf-8").split("\n") if path.is_file() else rest.split(",")
-            return Policy(policy, _target(log, _places([name.strip() for name in names if name.strip()], log, policy)))
+            return Policy(policy, _target(log, _ranks([name.strip() for name in names if name.strip()], log, policy)))
         case "scores":
             return Policy(policy, _by_scores(Path(rest), log))
         case "ranker" if rest:
@@ -60,33 +60,33 @@ def policy_of(policy: str | Sequence[str], log: Sessions) -> Policy:
     raise ValueError(f"policy: {policy!r} is unknown; give shown, order:a,b,c, order:FILE, scores:FILE.csv or ranker:NAME")
 
 
-def _places(names: list[str], log: Sessions, policy: str) -> Codes:
-    """By item, its place in an order."""
+def _ranks(names: list[str], log: Sessions, policy: str) -> Codes:
+    """By item, its rank in an order."""
     if not names:
         raise ValueError(f"policy: {policy!r} names no items")
     numbers = {name: number for number, name in enumerate(log.item_ids)}
-    places = np.full(len(log.item_ids), NOWHERE, np.int32)
-    for place, name in enumerate(names):
+    ranks = np.full(len(log.item_ids), UNRANKED, np.int32)
+    for rank, name in enumerate(names):
         if name not in numbers:
             raise ValueError(f"policy: item {name!r} is not in the log")
-        if places[numbers[name]] != NOWHERE:
+        if ranks[numbers[name]] != UNRANKED:
             raise ValueError(f"policy: item {name!r} stands twice in the order")
-        places[numbers[name]] = place
-    return places
+        ranks[numbers[name]] = rank
+    return ranks
 
 
-def _target(log: Sessions, places: Codes, by_pair: Codes | None = None) -> Codes:
-    """By query, its items in the order of their places; ``by_pair`` has places by query and item."""
+def _target(log: Sessions, ranks: Codes, by_pair: Codes | None = None) -> Codes:
+    """By query, its items in the order of their ranks; ``by_pair`` has the ranks by query and item."""
     pairs, _ = pairs_of(log)
-    place = places[pairs.item] if by_pair is None else by_pair
-    known = place < NOWHERE
-    order = np.lexsort((place[known], pairs.query[known]))
-    query, item = pairs.query[known][order], pairs.item[known][order]
+    rank = ranks[pairs.item] if by_pair is None else by_pair
+    ranked = rank < UNRANKED
+    order = np.lexsort((rank[ranked], pairs.query[ranked]))
+    query, item = pairs.query[ranked][order], pairs.item[ranked][order]
     begins = np.searchsorted(query, np.arange(len(log.query_ids)))
-    rank = np.arange(len(query)) - begins[query]
+    position = np.arange(len(query)) - begins[query]
     target = np.full((len(log.query_ids), log.positions), EMPTY, np.int32)
-    kept = rank < log.positions
-    target[query[kept], rank[kept]] = item[kept]
+    kept = position < log.positions
+    target[query[kept], position[kept]] = item[kept]
     return target
 
 
@@ -107,16 +107,16 @@ def _by_scores(path: Path, log: Sessions) -> Codes:
                 raise ValueError(f"{path}: row {rows.line_num}, column 'score': {row['score']!r} is not a number")
             scores[row.get("query") or "", row["item"]] = value
     pairs, _ = pairs_of(log)
-    found = np.array(
+    values = np.array(
         [
             scores.get((log.query_ids[q], log.item_ids[i]), scores.get(("", log.item_ids[i]), -np.inf))
             for q, i in zip(pairs.query, pairs.item, strict=True)
         ]
     )
-    if not np.isfinite(found).any():
+    if not np.isfinite(values).any():
         raise ValueError(f"{path}: none of its items is in the log")
-    order = np.lexsort((-found, pairs.query))
-    place = np.full(len(found), NOWHERE, np.int32)
-    place[order] = np.arange(len(found))
-    place[~np.isfinite(found)] = NOWHERE
-    return _target(log, place, by_pair=place)
+    order = np.lexsort((-values, pairs.query))
+    ranks = np.full(len(values), UNRANKED, np.int32)
+    ranks[order] = np.arange(len(values))
+    ranks[~np.isfinite(values)] = UNRANKED
+    return _target(log, ranks, by_pair=ranks)

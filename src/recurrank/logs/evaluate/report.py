@@ -1,4 +1,4 @@
-"""``rr.evaluate``: what a policy would have earned on a log, by several estimators, with what each assumes."""
+"""``rr.evaluate``: estimates of a policy's clicks on a log, by several estimators with different assumptions."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ ASSUMES = {
 }
 """Every estimator with its assumption."""
 DEFAULT = ("iips", "sn-iips", "rips", "sn-rips", "cascade-dr", "position")
-"""Which there are answers of without being asked for; "position" only on logs of up to MANY pages, since it fits a model."""
+"""Estimators by default; "position" only on logs of up to MANY pages, since it fits a model."""
 MANY = 200_000
 
 
@@ -38,12 +38,12 @@ class Evaluation:
     """Estimates of a policy's expected clicks per page.
 
     Attributes:
-        policy: as it was asked for.
-        pages: of the log.
-        shown: clicks per page of what was shown.
-        rows: one per estimator; a refused one says why.
+        policy: its name.
+        pages: the number of pages in the log.
+        shown: clicks per page in the log.
+        rows: one per estimator, with the reason if it refused.
         overlap: by position, the share of pages for whose query the log shows the policy's item there; empty for a ranker.
-        notes: what makes the numbers say less than they seem to.
+        notes: limitations of the numbers.
 
     """
 
@@ -65,12 +65,12 @@ class Evaluation:
         answered = [row for row in self.rows if not row.refused]
         figure = Figure(figsize=(7, 1 + 0.4 * len(answered)), layout="constrained")
         axes = figure.subplots()
-        places = np.arange(len(answered))
+        rows = np.arange(len(answered))
         values = np.array([row.value for row in answered])
         ends = np.array([[row.value - row.low, row.high - row.value] for row in answered]).reshape(-1, 2).T
-        axes.errorbar(values, places, xerr=ends, fmt="o")
+        axes.errorbar(values, rows, xerr=ends, fmt="o")
         axes.axvline(self.shown, linestyle=":", color="grey", label="what was shown")
-        axes.set(yticks=places, yticklabels=[row.estimator for row in answered], xlabel="clicks per page", title=self.policy)
+        axes.set(yticks=rows, yticklabels=[row.estimator for row in answered], xlabel="clicks per page", title=self.policy)
         axes.invert_yaxis()
         axes.legend(frameon=False)
         return figure
@@ -86,17 +86,17 @@ def evaluate(
     interval: str = "bootstrap",
     seed: int = 0,
 ) -> Evaluation:
-    """What a policy would have earned on a log, in clicks per page.
+    """Estimate the clicks per page that a policy would have got on a log.
 
     Args:
         log: a file, a data frame, or :class:`~recurrank.logs.sessions.Sessions`. Weights need its ``propensity``, and for
-            rips and cascade-dr its ``conditional``, or ``propensity`` and ``joint`` where it follows from them.
+            rips and cascade-dr its ``conditional``, or ``propensity`` and ``joint`` if it follows from them.
         policy: "shown", "order:a,b,c", "order:FILE", "scores:FILE.csv", "ranker:NAME", or item ids in order.
-        estimators: names, or one text separated by commas; by default all but "direct", and on
-            logs of more than 200,000 pages "position": they fit models.
-        model: of the direct method, by default the one that explains the log best.
-        interval: "bootstrap" or "bernstein" (of the estimators that are means over pages).
-        seed: of the bootstrap and of a ranker.
+        estimators: names, or one text separated by commas; by default all but "direct", and, on
+            logs of more than 200,000 pages, "position": they fit models.
+        model: the click model of the direct method; by default the one that explains the log best.
+        interval: "bootstrap" or "bernstein" (for estimators that are means over pages).
+        seed: the seed of the bootstrap and of a ranker.
 
     >>> from recurrank.logs.sessions import Sessions
     >>> rng = np.random.default_rng(0)
@@ -113,22 +113,22 @@ def evaluate(
     if interval not in ("bootstrap", "bernstein"):
         raise ValueError(f"interval: {interval!r} is unknown; choose bootstrap or bernstein")
     sessions = pages_only(read(log), "log")
-    asked = policy_of(policy, sessions)
-    if estimators is None and asked.ranker is not None:
+    parsed = policy_of(policy, sessions)
+    if estimators is None and parsed.ranker is not None:
         names = ["direct"]
     elif estimators is None and len(sessions) > MANY:
         names.remove("position")
-    rows, weighing = [], Weighing(sessions, asked)
+    rows, weighing = [], Weighing(sessions, parsed)
     for name in names:
         try:
-            if asked.ranker is not None and name != "direct":
+            if parsed.ranker is not None and name != "direct":
                 raise Refused(
                     "a ranker that learns depends on clicks that the log does not have; only the direct method runs it"
                 )
             if name == "direct":
-                rows.append(direct(sessions, asked, model, seed))
+                rows.append(direct(sessions, parsed, model, seed))
             elif name == "position":
-                rows.append(position(sessions, asked))
+                rows.append(position(sessions, parsed))
             elif name == "cascade-dr":
                 rows.append(doubly_robust(weighing, interval, seed))
             else:
@@ -136,24 +136,24 @@ def evaluate(
         except Refused as reason:
             nothing = float("nan")
             rows.append(Estimate(name, nothing, nothing, nothing, nothing, 0.0, str(reason)))
-    overlap = covered(sessions, asked).tolist() if asked.target is not None else []
+    overlap = covered(sessions, parsed).tolist() if parsed.target is not None else []
     shown = float(sessions.clicks.sum() / len(sessions))
-    return Evaluation(asked.name, len(sessions), shown, rows, overlap, _notes(sessions, asked))
+    return Evaluation(parsed.name, len(sessions), shown, rows, overlap, _notes(sessions, parsed))
 
 
-def _notes(log: Sessions, asked: Policy) -> list[str]:
-    """What makes the numbers say less than they seem to: no clicks, or positions that the policy leaves empty."""
-    found = [] if log.clicks.any() else ["no clicks in the log"]
-    if asked.target is not None:
-        filled, lengths = (asked.target[log.query] != EMPTY).sum(axis=1), log.lengths
+def _notes(log: Sessions, policy: Policy) -> list[str]:
+    """Limitations of the numbers: no clicks, or positions that the policy leaves empty."""
+    notes = [] if log.clicks.any() else ["no clicks in the log"]
+    if policy.target is not None:
+        filled, lengths = (policy.target[log.query] != EMPTY).sum(axis=1), log.lengths
         short = filled < lengths
         if short.any():
-            there = log.clicks[np.arange(log.positions) < filled[:, None]].sum() / len(log)
-            found.append(
+            earned = log.clicks[np.arange(log.positions) < filled[:, None]].sum() / len(log)
+            notes.append(
                 f"the policy fills {filled[short].mean():.3g} of {lengths[short].mean():.3g} positions on {short.mean():.0%} "
-                f"of the pages, and earns nothing at the others; shown at those that it fills: {there:.4f} clicks per page"
+                f"of the pages, and earns nothing at the others; shown at those that it fills: {earned:.4f} clicks per page"
             )
-    return found
+    return notes
 
 
 def _names(estimators: str | Sequence[str] | None) -> list[str]:

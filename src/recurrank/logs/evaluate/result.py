@@ -1,4 +1,4 @@
-"""What an estimator says, or why it does not."""
+"""The result of an estimator, or the reason of its refusal."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ class Estimate(NamedTuple):
         error: standard error.
         low: lower end of the 95 % interval.
         high: upper end.
-        effective: effective sample size, of the position where it is smallest; pages where nothing is weighted.
-        refused: why there is no answer; then the numbers are NaN.
+        effective: the smallest effective sample size of a position; the number of pages if nothing is weighted.
+        refused: the reason of a refusal; then the numbers are NaN.
 
     """
 

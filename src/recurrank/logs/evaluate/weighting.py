@@ -7,8 +7,8 @@
 | cascade-dr (Kiyohara et al. 2022) | the items at 1, ..., k | sum_k [ W_k (c_k - Q_k(a_1..k)) + W_(k-1) V_k ] |
 
 w and W are those of ``weights.py``; a self-normalised version (sn-) divides each position's sum by that of its weights. The
-baseline of the doubly robust one is Q_k = q_k(a_k) + V_(k+1), V_k being the sum of q_j at the policy's items from k down, and q
-the click rate by query, item and position, from the other half of the pages. W_k V_(k+1) then cancels all along the page:
+baseline of the doubly robust one is Q_k = q_k(a_k) + V_(k+1), where V_k is the sum of q_j at the policy's items from k down,
+and q the click rate by query, item and position, from the other half of the pages. Then W_k V_(k+1) cancels along the page:
 
     sum_k q_k(policy's item) + sum_k W_k (c_k - q_k(a_k)).
 """
@@ -31,11 +31,11 @@ from recurrank.logs.evaluate.weights import Moments, Refused, check, marginal, m
 from recurrank.logs.sessions import EMPTY, Codes, Marks, Pairs, Sessions, code_pairs, pairs_of
 
 SHRINK = 10.0
-"""Pages that the click rate of a position is worth in the baseline of an item there."""
+"""Weight, in pages, of the position's click rate in the baseline of an item there."""
 
 
 class Weighing:
-    """The weights of a log's pages for a policy, each kind computed once for all estimators that need it."""
+    """The weights of a log's pages for a policy; each kind is computed once for all estimators."""
 
     def __init__(self, log: Sessions, policy: Policy) -> None:
         self.log, self.policy = log, policy
@@ -49,16 +49,16 @@ class Weighing:
         try:
             weights, sums = kind(self.log, self.policy), np.zeros((3, self.log.positions))
             moments(weights, self.active, sums)
-            of = Moments(*sums)
-            check(of)
+            totals = Moments(*sums)
+            check(totals)
         except Refused as reason:
             return reason
         earned, total = summed(weights, self.log.clicks)
-        return Weights(weights, of, earned, total)
+        return Weights(weights, totals, earned, total)
 
 
 class Weights(NamedTuple):
-    """Weights by page and position, zero where the page or the policy has no such position.
+    """Weights by page and position, zero beyond the end of the page or the policy.
 
     ``earned`` and ``total`` are sums over groups of pages, by position: of weighted clicks, and of the weights themselves.
     """
@@ -77,9 +77,9 @@ class Weights(NamedTuple):
 def summed(weights: Floats, clicks: Marks) -> tuple[Floats, Floats]:
     """The sums of weighted clicks and of weights over groups of pages."""
     groups = min(len(weights), GROUPS)
-    found = np.zeros((2, groups, weights.shape[1]))
-    _add(weights, clicks, len(weights) // groups, *found)
-    return found[0], found[1]
+    sums = np.zeros((2, groups, weights.shape[1]))
+    _add(weights, clicks, len(weights) // groups, *sums)
+    return sums[0], sums[1]
 
 
 @apart
@@ -95,10 +95,10 @@ def _add(weights: Floats, clicks: Marks, size: int, earned: Floats, total: Float
 def weighted(weighing: Weighing, name: str, interval: str, seed: int) -> Estimate:
     """iips, rips, sn-iips or sn-rips."""
     weights = _answer(weighing.prefix() if name.endswith("rips") else weighing.marginal())
-    pages, of = len(weighing.log), weights.moments
+    pages, totals = len(weighing.log), weights.moments
     if name.startswith("sn-"):
-        present = of.pages > 0
-        expected = weights.total[:, present] * (pages / of.pages[present])  # 1 per page in mean
+        present = totals.pages > 0
+        expected = weights.total[:, present] * (pages / totals.pages[present])  # on average 1 per page
         value = float((weights.earned[:, present].sum(axis=0) / np.maximum(expected.sum(axis=0), 1e-300)).sum())
         return Estimate(name, value, *bootstrap(weights.earned[:, present], expected, seed), weights.effective)
     value = float(weights.earned.sum() / pages)
@@ -119,8 +119,8 @@ def doubly_robust(weighing: Weighing, interval: str, seed: int) -> Estimate:
     wanted = coded if policy.target is None else _coded_target(log, policy.target, pairs)[log.query]
     for fold in (half, ~half):
         rate = _rates(coded[~fold], log.clicks[~fold], len(pairs))
-        there, asked = (rate[rows[fold], np.arange(log.positions)] for rows in (coded, wanted))
-        pages[fold] = np.where(active[fold], asked + weights[fold] * (log.clicks[fold] - there), 0.0).sum(axis=1)
+        shown, target = (rate[rows[fold], np.arange(log.positions)] for rows in (coded, wanted))
+        pages[fold] = np.where(active[fold], target + weights[fold] * (log.clicks[fold] - shown), 0.0).sum(axis=1)
     spread = bernstein(pages, _largest(found)) if interval == "bernstein" else bootstrap(pages, None, seed)
     return Estimate("cascade-dr", float(pages.mean()), *spread, found.effective)
 
@@ -138,7 +138,7 @@ def _largest(weights: Weights) -> float:
 
 
 def _rates(coded: Codes, clicks: Marks, pairs: int) -> Floats:
-    """Click rates by pair and position, drawn to the position's; the last row (index -1) is for pairs that the log lacks."""
+    """Click rates by pair and position, shrunk to the position's; the last row (index -1) is for pairs not in the log."""
     shown = coded >= 0
     positions = coded.shape[1]
     by_position = clicks.sum(axis=0) / np.maximum(shown.sum(axis=0), 1)
@@ -149,8 +149,8 @@ def _rates(coded: Codes, clicks: Marks, pairs: int) -> Floats:
 
 
 def _coded_target(log: Sessions, target: Codes, pairs: Pairs) -> Codes:
-    """The policy's items by query in terms of pairs, -1 for those that the log lacks."""
+    """The policy's items by query in terms of pairs, -1 for those that are not in the log."""
     queries = np.arange(len(log.query_ids), dtype=np.int32)
-    asked = replace(log, query=queries, items=target, clicks=np.zeros(target.shape, np.uint8))
+    targets = replace(log, query=queries, items=target, clicks=np.zeros(target.shape, np.uint8))
     items = np.arange(len(log.item_ids), dtype=np.int32)
-    return np.maximum(code_pairs(asked, pairs, queries, items), -1)
+    return np.maximum(code_pairs(targets, pairs, queries, items), -1)

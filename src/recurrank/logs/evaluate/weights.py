@@ -1,4 +1,4 @@
-"""How much a logged page counts for a policy, and whether a log can answer at all.
+"""The weights of logged pages for a policy, and checks that a log has enough of its pages.
 
     marginal    w_k   = pi(a_k at k) / p(a_k at k)
     of prefixes W_k   = pi(a_1, ..., a_k) / p(a_1, ..., a_k)
@@ -6,10 +6,10 @@
 For a policy with one ranking per query pi is 1 or 0. The log has the marginal probabilities p(a_k at k), and perhaps the joint
 one of the whole page. Those of prefixes are products of the probabilities of each item given those above it: the log may have
 them (``conditional``, as our service's export has for algorithms with blocks), or they follow from the others
-(``rankers/engines/propensity.py`` says where). Where they do not, only pages that begin as the policy would matter.
+(``rankers/engines/propensity.py`` says when). If they do not, only pages that begin as the policy would matter.
 
-Where the policy's items could be shown, weights are 1 in mean. Where they are less by more than chance, the log never shows
-what the policy would, and no weighting can tell what that would have earned.
+If the policy's items could be shown, weights average to 1. If the average is significantly less, the log never shows some of
+the policy's pages, and no weighting can estimate their clicks.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from recurrank.logs.sessions import EMPTY, Codes, Sessions
 from recurrank.rankers.engines.propensity import given_above
 
 LEAST_SAMPLE = 20
-"""The smallest effective sample size that is answered with."""
+"""Smallest effective sample size for an estimate."""
 DOUBT = 4.0
-"""Standard errors by which mean weights may be below 1."""
+"""Standard errors by which the mean weight may be below 1."""
 
 
 class Refused(ValueError):
@@ -77,7 +77,7 @@ def _weights(items: Codes, query: Codes, target: Codes, propensity: Floats) -> F
 def _prefixes(
     items: Codes, query: Codes, target: Codes, marginal: Floats, joint: Floats, conditional: Floats, unknown: Ints
 ) -> Floats:
-    """``unknown`` counts the pages whose weights are needed and not known."""
+    """``unknown`` counts the pages whose weights are needed but unknown."""
     weights, given, positions = np.zeros(items.shape), np.ones(items.shape[1]), items.shape[1]
     for row in range(len(items)):
         if items[row, 0] != target[query[row], 0]:
@@ -102,7 +102,7 @@ def _prefixes(
 
 
 class Moments(NamedTuple):
-    """Of the weights at each position of the pages that count there: how many, their sum, and that of their squares."""
+    """By position, the number of pages that count there, the sum of their weights, and that of the squares."""
 
     pages: Floats
     total: Floats
@@ -110,9 +110,9 @@ class Moments(NamedTuple):
 
     @property
     def effective(self) -> Floats:
-        """How many unweighted pages say as much: (sum w)^2 / sum w^2."""
-        found: Floats = np.divide(self.total**2, self.squares, out=np.zeros(len(self.squares)), where=self.squares > 0)
-        return found
+        """The number of unweighted pages with as much information: (sum w)^2 / sum w^2."""
+        effective: Floats = np.divide(self.total**2, self.squares, out=np.zeros(len(self.squares)), where=self.squares > 0)
+        return effective
 
 
 @apart
@@ -128,16 +128,16 @@ def moments(weights: Floats, active: Bools, found: Floats) -> None:
                 weights[row, k] = 0.0
 
 
-def check(of: Moments) -> None:
-    """Refuse where the log does not show enough of what the policy would."""
-    for k in np.flatnonzero(of.pages > 0):
-        mean = of.total[k] / of.pages[k]
-        error = max(np.sqrt(max(of.squares[k] / of.pages[k] - mean**2, 0.0) / of.pages[k]), 1e-12)
+def check(totals: Moments) -> None:
+    """Refuse if the log shows too few of the policy's pages."""
+    for k in np.flatnonzero(totals.pages > 0):
+        mean = totals.total[k] / totals.pages[k]
+        error = max(np.sqrt(max(totals.squares[k] / totals.pages[k] - mean**2, 0.0) / totals.pages[k]), 1e-12)
         if mean < 1 - DOUBT * error and mean < 1 - 1e-9:
             raise Refused(
                 f"position {k + 1}: weights are {mean:.3f} in mean instead of 1; "
-                f"the log hardly or never shows what the policy would show there"
+                f"the log rarely or never shows the policy's items there"
             )
-    least = of.effective[of.pages > 0].min()
+    least = totals.effective[totals.pages > 0].min()
     if least < LEAST_SAMPLE:
         raise Refused(f"effective sample size {least:.1f}, less than {LEAST_SAMPLE}: too few pages show what the policy would")

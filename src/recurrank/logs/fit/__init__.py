@@ -1,1 +1,1 @@
-"""Click models fitted to a log: one file per family of models, one way to climb a likelihood, one way to set priors."""
+"""Click models fitted to a log: one module per family of models, one for the likelihood's maximisation, one for the priors."""

@@ -1,7 +1,7 @@
 """Models in which users read from the top and stop somewhere: cascade, dependent click, dynamic Bayesian, simplified or not.
 
-An examined item is clicked with probability a. After a click the user is satisfied and stops with probability s; the
-unsatisfied, and those who did not click, go on with probability g.
+An examined item is clicked with probability a. After a click the user is satisfied and stops with probability s; unsatisfied
+users, and those who did not click, go on with probability g.
 
 | model | s | g |
 |---|---|---|
@@ -10,18 +10,18 @@ unsatisfied, and those who did not click, go on with probability g.
 | simplified dynamic Bayesian (Chapelle, Zhang 2009) | by item | 1 |
 | dynamic Bayesian | by item | one number |
 
-Everything up to the last click at l was examined: that part of a page is counts, collected once. What is below is the *tail*,
+Everything up to the last click at l was examined, so counts of that part are collected once. The part below is the *tail*,
 without clicks, and the user may have stopped anywhere in it. With
 
-    T_k = (1 - a_k) G_k        no click from k on, k being examined
-    G_k = (1 - g) + g T_{k+1}  no click below k, the user not being satisfied at k;   G_{K-1} = 1
+    T_k = (1 - a_k) G_k        no click from k on, if k is examined
+    G_k = (1 - g) + g T_{k+1}  no click below k, if the user is not satisfied at k;   G_{K-1} = 1
 
-the tail's likelihood is s_l + (1 - s_l) G_l, or T_0 where nothing was clicked, and the probability that a position of the
-tail was examined follows from the top down. Equal tails are gone through once.
+the tail's likelihood is s_l + (1 - s_l) G_l, or T_0 if nothing was clicked, and the probability that a position of the
+tail was examined follows from the top down. Equal tails are processed once.
 
-The published closed forms (the user stops at the last click) maximise a bound; here it is the likelihood itself.
-A page of the cascade model ends with its first click. Real pages do not: clicks below it are slips with a probability of
-their own, so that they have one.
+The published closed forms (the user stops at the last click) maximise a bound; this module maximises the likelihood itself.
+A page of the cascade model ends with its first click. Real pages do not: clicks below it are slips with their own
+probability, so that such pages have a positive one.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ from recurrank.logs.sessions import Codes, Marks
 
 
 class Tails(NamedTuple):
-    """Distinct tails, those of a query side by side so that their parameters stay in the cache.
+    """Distinct tails, sorted by query so that their parameters stay in the cache.
 
     Tail t has the items ``items[begin[t]:begin[t + 1]]``, the clicked one first where ``last[t]``, the position of the last
-    click, is not -1. Tails without items below a click say nothing and are left out.
+    click, is not -1. Tails without items below a click have no information and are skipped.
     """
 
     items: Codes
@@ -58,13 +58,13 @@ class Chain:
     Args:
         items: pages in terms of pairs; shape (n, K).
         clicks: shape (n, K).
-        lengths: of the pages.
-        query: of each page; all 0 where behaviour is the same for all queries.
-        queries: how many there are.
+        lengths: the lengths of the pages.
+        query: the query of each page; all 0 if behaviour is the same for all queries.
+        queries: the number of queries.
         parents: the query of each pair.
         satisfied: whether s is by "item", by "position" (within a query) or always 1 ("always").
         gives_up: whether g is a parameter (one per query); otherwise it is 1.
-        tails: of these pages, where they are known.
+        tails: the tails of these pages, if they are known.
 
     """
 
@@ -101,7 +101,7 @@ class Chain:
             self.families.append(Family("continuation", np.zeros(queries, np.int64), np.array([0.9])))
 
     def starts(self) -> Sequence[Values]:
-        """Few and many satisfied users: with a second way to stop, the likelihood may have a maximum near each."""
+        """Starts with few and with many satisfied users: if users also give up, the likelihood may have a maximum near each."""
         begin = [family.begin() for family in self.families]
         if not self.gives_up:
             return [begin]
@@ -128,7 +128,7 @@ class Chain:
 
 
 def tails_of(items: Codes, clicks: Marks, lengths: Ints, query: Codes) -> Tails:
-    """The distinct tails of a log, told apart by a hash of 64 bits: any two of 10^7 agree by chance in one of 400,000 logs."""
+    """The distinct tails of a log, distinguished by a 64-bit hash: with 10^7 tails, one log in 400,000 has a collision."""
     keys, last = _keys(items, clicks, lengths)
     _, row, weight = np.unique(keys, return_index=True, return_counts=True)
     kept = last[row] < lengths[row] - 1
@@ -169,7 +169,7 @@ def _keys(items: Codes, clicks: Marks, lengths: Ints) -> tuple[Ints, Codes]:
 
 @apart
 def _count(items: Codes, clicks: Marks, lengths: Ints, query: Codes, by_position: bool, fixed: Floats) -> None:
-    """What pages say down to their last click, where everything was examined."""
+    """Count pages down to their last click, where everything was examined."""
     positions = items.shape[1]
     for row in range(len(items)):
         end = lengths[row] - 1
@@ -229,10 +229,10 @@ def _expect(tails: Tails, positions: int, by_position: bool, a: Floats, s: Float
 
 
 @apart
-def _go_on(found: Floats, q: int, weight: float, here: float, onward: float, after: float, below: float) -> float:
-    """Count a user at a position of the tail who may go on; the probability that the next one was examined."""
-    there: float = here * onward * after / below
-    found[2, 0, q] += weight * there
-    found[2, 1, q] += weight * here
-    found[2, 2, q] += weight * (there - onward * here) ** 2
-    return there
+def _go_on(found: Floats, q: int, weight: float, examined: float, onward: float, after: float, below: float) -> float:
+    """Count a user at a position of the tail who may go on; return the probability that the next one was examined."""
+    next_examined: float = examined * onward * after / below
+    found[2, 0, q] += weight * next_examined
+    found[2, 1, q] += weight * examined
+    found[2, 2, q] += weight * (next_examined - onward * examined) ** 2
+    return next_examined

@@ -12,7 +12,7 @@ r is the probability of two coins, attraction and relevance, and EM has expected
 | relevant, stops | r (1 - alpha3) |
 | not relevant, stops | (1 - r) (1 - alpha2) |
 
-with T_k = (1 - r_k) (1 - alpha1 + alpha1 T_{k+1}) as in ``chain.py``, g being alpha1; T is 1 where clicks below show that the
+with T_k = (1 - r_k) (1 - alpha1 + alpha1 T_{k+1}) as in ``chain.py`` with g = alpha1; T is 1 where clicks below show that the
 user went on. Guo, Liu, Kannan, Minka, Taylor, Wang, Faloutsos 2009 integrate over r instead; the likelihood is the same.
 """
 
@@ -62,7 +62,7 @@ class ClickChainCounts:
         ]
 
     def starts(self) -> Sequence[Values]:
-        """Users who stop at relevant items, at irrelevant ones, and users who give up early."""
+        """Starts with users who stop at relevant items, at irrelevant ones, and who give up early."""
         begin = [family.begin() for family in self.families]
         others = [(0.9, 0.3, 0.8), (0.6, 0.8, 0.6)]
         return [begin, *([begin[0], *(np.full(self.queries, value) for value in three)] for three in others)]
@@ -97,7 +97,7 @@ def _count(items: Codes, clicks: Marks, lengths: Ints, query: Codes, counts: Flo
 def _expect_counts(
     counts: Floats, group: Codes, queries: int, r: Floats, alpha1: Floats, alpha2: Floats, alpha3: Floats, found: Floats
 ) -> float:
-    """What pages say down to their last click."""
+    """Expected counts of pages down to their last click."""
     likelihood = 0.0
     for i in range(len(r)):
         on, at_end, skips = counts[0, i], counts[1, i], counts[2, i]
@@ -165,7 +165,7 @@ def _expect_tails(
             found[0, 1, i] += weight * examined
             found[0, 2, i] += weight * (examined * r[i]) ** 2
             if k < length - 1:
-                there = examined * onward * (1 - r[items[k + 1]]) * below[k + 1] / below[k]
-                _went_on(found, 1, q, weight, there, examined, onward)
-                examined = there
+                next_examined = examined * onward * (1 - r[items[k + 1]]) * below[k + 1] / below[k]
+                _went_on(found, 1, q, weight, next_examined, examined, onward)
+                examined = next_examined
     return float(likelihood + np.log(product))

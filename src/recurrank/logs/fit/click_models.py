@@ -20,32 +20,32 @@ def by_query(
     order = np.argsort(pairs.query, kind="stable")
     bounds = np.searchsorted(pairs.query[order], np.arange(len(query_ids) + 1))
     queries = []
-    for number, name in enumerate(["*"] if pairs.shared else query_ids):
+    for number, query in enumerate(["*"] if pairs.shared else query_ids):
         members = np.arange(len(pairs)) if pairs.shared else order[bounds[number] : bounds[number + 1]]
         if len(members):
-            models = {model: parameters(one, number, members) for model, one in fitted.items()}
+            models = {name: parameters(model, number, members) for name, model in fitted.items()}
             items = [item_ids[item] for item in pairs.item[members]]
-            queries.append({"query": name, "items": items, "models": models})
+            queries.append({"query": query, "items": items, "models": models})
     return queries
 
 
 def parameters(fitted: FittedModel, query: int, members: Any) -> dict[str, Any]:
     """The arguments of a click model for one query and its items."""
     attraction = fitted.attraction[members]
-    found: dict[str, Any] = {}
+    behaviour: dict[str, Any] = {}
     if fitted.name in ("pbm", "ubm"):
         table = fitted.behaviour["examination"][query]
-        scale = float(table.max())  # only the product is known: the most examined position is examined always
+        scale = float(table.max())  # only the product is identified: the most examined position counts as always examined
         attraction, table = attraction * scale, table / scale
-        found["examination"] = (table if fitted.name == "pbm" else table.reshape(int(len(table) ** 0.5), -1)).tolist()
+        behaviour["examination"] = (table if fitted.name == "pbm" else table.reshape(int(len(table) ** 0.5), -1)).tolist()
     elif fitted.name == "ccm":
-        found = {name: float(fitted.behaviour[name][query, 0]) for name in ("alpha1", "alpha2", "alpha3")}
+        behaviour = {name: float(fitted.behaviour[name][query, 0]) for name in ("alpha1", "alpha2", "alpha3")}
     elif fitted.name == "dcm":
-        found["continuation"] = fitted.behaviour["continuation"][query].tolist()
+        behaviour["continuation"] = fitted.behaviour["continuation"][query].tolist()
     elif fitted.satisfaction is not None:
-        found["satisfaction"] = fitted.satisfaction[members].tolist()
-        found["continuation"] = float(fitted.behaviour["continuation"][query, 0])
-    return {"attraction": attraction.tolist(), **found}
+        behaviour["satisfaction"] = fitted.satisfaction[members].tolist()
+        behaviour["continuation"] = float(fitted.behaviour["continuation"][query, 0])
+    return {"attraction": attraction.tolist(), **behaviour}
 
 
 def click_model(fitted: FittedModel, query: int, members: Any) -> ClickModel:

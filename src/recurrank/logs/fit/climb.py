@@ -1,7 +1,7 @@
-"""Climbing a likelihood: EM with safeguarded extrapolation, priors learned in between, restarts.
+"""Maximising a likelihood: EM with safeguarded extrapolation, priors learned in between, restarts.
 
 Every accepted step raises the objective, the logarithm of the likelihood plus that of the prior. EM does so by itself; the
-extrapolation (SQUAREM, Varadhan and Roland 2008, scheme S3) is taken only where it does not lower the objective.
+extrapolation (SQUAREM, Varadhan and Roland 2008, scheme S3) is accepted only if it does not lower the objective.
 
 | paper | here |
 |---|---|
@@ -23,20 +23,20 @@ from recurrank._arrays import Floats
 from recurrank.logs.fit.family import EDGE, Expected, Family
 
 ROUNDS = 1000
-"""The most extrapolated steps between two updates of the priors."""
+"""Most extrapolated steps between two updates of the priors."""
 STAGES = 5
-"""The most updates of the priors."""
+"""Most updates of the priors."""
 SAME = 1.2
-"""Priors are learned when no strength changes by more than this factor."""
+"""Learning of priors ends when no strength changes by more than this factor."""
 TRIAL = 4
-"""Extrapolated steps that each start is given before the best goes on."""
+"""Extrapolated steps from each start, before only the best continues."""
 LOOSE = 100
-"""How many times the tolerance is enough while priors are still being learned."""
+"""Factor of the tolerance while priors are still being learned."""
 PER_MEMBER = 500
-"""Observations per probability that a tolerance is taken to mean at least, of those that the log says something about. Chance
-moves a likelihood by half a nat per probability: where there are many, smaller gains explain nothing."""
+"""Least observations that a tolerance counts per probability that the log has information on. Chance moves a likelihood by half
+a nat per probability, so with many of them smaller gains mean nothing."""
 FALL = 1e-9
-"""Relative loss of the objective that is rounding."""
+"""Relative losses of the objective up to this are rounding."""
 
 Values = list[Floats]
 
@@ -51,17 +51,17 @@ class Expects(Protocol):
         """The E-step: the log-likelihood, and expected successes and trials of each family's members."""
 
     def starts(self) -> Sequence[Values]:
-        """Where to begin; more than one where the likelihood may have several maxima."""
+        """Start values; several if the likelihood may have several maxima."""
 
 
 @dataclass
 class Climb:
-    """The way up: the last values, and the objective after each accepted step, in the log's nats.
+    """The course of a maximisation: the last values, and the objective, in nats of the whole log, after each step.
 
     Attributes:
-        values: of each family.
-        objective: after each step; it never falls between two updates of the priors.
-        updates: at which steps the objective became another one: priors were updated, or positions added (``composite.py``).
+        values: the values of each family.
+        objective: its value after each step; it never falls between two updates of the priors.
+        updates: the steps at which the objective changed: priors were updated, or positions added (``composite.py``).
         converged: whether the last step gained less than the tolerance.
 
     """
@@ -72,7 +72,7 @@ class Climb:
     converged: bool = False
 
     def then(self, more: Climb) -> None:
-        """Go on with a climb of another objective from here."""
+        """Append a climb of another objective that starts from these values."""
         self.updates.append(len(self.objective))
         _extend(self, more)
 
@@ -80,8 +80,8 @@ class Climb:
 def fit(model: Expects, tolerance: float, learn_priors: bool = True, rehearsal: Expects | None = None) -> Climb:
     """The best values of a model's families; ``tolerance`` is the gain per observation at which a climb ends.
 
-    ``rehearsal`` is the same model on a part of the log. Where it is given, the best start is found and priors are learned on
-    it; on the whole log they are learned once more.
+    ``rehearsal`` is the same model on a part of the log. If it is given, it finds the best start and learns the priors, which
+    are learned once more on the whole log.
     """
     if rehearsal is not None:
         way, stages = fit(rehearsal, tolerance), 1
@@ -91,7 +91,7 @@ def fit(model: Expects, tolerance: float, learn_priors: bool = True, rehearsal: 
     else:
         starts, stages = model.starts(), STAGES
         tried = [climb(model, start, tolerance, TRIAL if len(starts) > 1 else 0) for start in starts]
-        way = max(tried, key=lambda one: one.objective[-1])
+        way = max(tried, key=lambda trial: trial.objective[-1])
     for _ in range(stages if learn_priors else 0):
         _extend(way, climb(model, way.values, LOOSE * tolerance, ROUNDS))
         _, expected = model.expect(way.values)
@@ -104,12 +104,12 @@ def fit(model: Expects, tolerance: float, learn_priors: bool = True, rehearsal: 
 
 
 def climb(model: Expects, start: Values, tolerance: float, rounds: int) -> Climb:
-    """Steps from a start until one gains less than ``tolerance`` per observation, or next to nothing per probability."""
+    """Steps from a start until one gains less than ``tolerance`` per observation, or too little per probability."""
     here = [np.clip(value, EDGE, 1 - EDGE) for value in start]
     likelihood, expected = model.expect(here)
     reached, once = _improved(model, here, likelihood, expected)
     way = Climb(here, [reached])
-    seen = sum(np.count_nonzero(one.trials) for one in expected)
+    seen = sum(np.count_nonzero(family.trials) for family in expected)
     least = tolerance * max(model.observations, PER_MEMBER * seen)
     for _ in range(rounds):
         middle, twice = _step(model, once)
@@ -119,7 +119,7 @@ def climb(model: Expects, start: Values, tolerance: float, rounds: int) -> Climb
             far = twice
             better, onward = _step(model, twice)
         if better < reached - FALL * abs(reached):
-            raise RuntimeError(f"the objective fell from {reached} to {better}")  # a slip in an E-step
+            raise RuntimeError(f"the objective fell from {reached} to {better}")  # a bug in an E-step
         gain = better - reached
         here, once, reached = far, onward, better
         way.objective += [middle, better]
@@ -131,7 +131,7 @@ def climb(model: Expects, start: Values, tolerance: float, rounds: int) -> Climb
 
 
 def _step(model: Expects, values: Values) -> tuple[float, Values]:
-    """The objective at some values, and the values one EM step further."""
+    """The objective at these values, and the values after one EM step."""
     return _improved(model, values, *model.expect(values))
 
 
@@ -141,7 +141,7 @@ def _improved(model: Expects, values: Values, likelihood: float, expected: list[
 
 
 def _extrapolate(here: Values, once: Values, twice: Values) -> Values | None:
-    """Further along the way of two EM steps, on the logit scale; None where that is no further."""
+    """Extrapolate two EM steps on the logit scale; None if the result is no further than they are."""
     start, one, two = (logit(np.concatenate(values)) for values in (here, once, twice))
     first = one - start
     second = (two - one) - first

@@ -1,13 +1,13 @@
 """Chains whose users never give up (dependent click, simplified dynamic Bayesian), fitted to clicks and to positions at once.
 
-Real users do give up, so that such a model cannot be right both about what follows from the clicks above a position (its
-likelihood) and about how often the position is clicked at all (its perplexity): where the likelihood alone is maximised, lower
-positions are clicked too often. The objective here is a composite likelihood (Lindsay 1988; Varin, Reid, Firth 2011)
+Real users do give up, so such a model cannot fit both the clicks given those above a position (its likelihood) and the
+click rate of the position (its perplexity): if only the likelihood is maximised, the model predicts too many clicks at lower
+positions. The objective here is a composite likelihood (Lindsay 1988; Varin, Reid, Firth 2011)
 
     (1 - w) sum over pages of ln P(clicks) + w sum over pages and positions of ln P(what happened at k)
 
-Each term is the likelihood of something observed, so that a model that is right is still found, and EM applies to the sum: the
-objective never falls. With a the attraction, s the satisfaction and R_k the probability that position k is examined,
+Each term is the likelihood of an observation, so a correct model is still found, and EM applies to the sum: the objective
+never falls. With a the attraction, s the satisfaction and R_k the probability that position k is examined,
 
     p_k = a_k R_k,        R_0 = 1,        R_(k+1) = R_k (1 - a_k s_k)
 
@@ -16,8 +16,8 @@ objective never falls. With a the attraction, s the satisfaction and R_k the pro
 | click at k | examined; attracted with probability a_j (1 - s_j) / (1 - a_j s_j); not satisfied |
 | no click at k | (the expectation without knowing - p_k times the row above) / (1 - p_k) |
 
-so that the sums over k > j of c_k - m_k p_k / (1 - p_k) and of m_k / (1 - p_k) say all about position j, c_k being the clicks
-and m_k the skips at position k of equal pages.
+so the sums over k > j of c_k - m_k p_k / (1 - p_k) and of m_k / (1 - p_k) are sufficient for position j, where c_k are the
+clicks and m_k the skips at position k of equal pages.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ from recurrank.logs.fit.family import Expected
 from recurrank.logs.sessions import Codes, Marks
 
 WEIGHT = 0.97
-"""Of the positions, w. On the Yandex pages, where the two disagree, likelihood and perplexity then both gain on the published
-closed forms; a smaller weight gains more of the first and loses the second."""
+"""The weight w of the positions. On the Yandex pages, where the two disagree, it improves both likelihood and perplexity over
+the published closed forms; a smaller weight improves the likelihood more, but not the perplexity."""
 
 
 class Distinct(NamedTuple):
-    """Distinct pages, those of a query side by side: items and clicks by position, how many pages, and their query."""
+    """Distinct pages, sorted by query: items and clicks by position, the number of such pages, and their query."""
 
     items: Codes
     clicks: Floats
@@ -56,8 +56,8 @@ class Composite:
         chain: its statistics for the likelihood; its families are shared.
         items: pages in terms of pairs; shape (n, K).
         clicks: shape (n, K).
-        lengths: of the pages.
-        query: of each page.
+        lengths: the lengths of the pages.
+        query: the query of each page.
 
     """
 
@@ -66,7 +66,7 @@ class Composite:
         self.pages = distinct(items, clicks, lengths, query)
 
     def starts(self) -> Sequence[Values]:
-        """Where the chain starts."""
+        """The chain's start values."""
         return self.chain.starts()
 
     def expect(self, values: Values) -> tuple[float, list[Expected]]:
@@ -75,16 +75,16 @@ class Composite:
         found = np.zeros((2, 2, max(len(attraction), len(satisfaction))))
         marginal = _expect(self.pages, self.chain.by_position, attraction, satisfaction, found)
         both = []
-        for kind, one in enumerate(expected):
-            ones, trials = found[kind, :, : len(one.ones)]
+        for kind, own in enumerate(expected):
+            ones, trials = found[kind, :, : len(own.ones)]
             both.append(
-                Expected((1 - WEIGHT) * one.ones + WEIGHT * ones, (1 - WEIGHT) * one.trials + WEIGHT * trials, one.squares)
+                Expected((1 - WEIGHT) * own.ones + WEIGHT * ones, (1 - WEIGHT) * own.trials + WEIGHT * trials, own.squares)
             )
         return (1 - WEIGHT) * likelihood + WEIGHT * marginal, both
 
 
 def distinct(items: Codes, clicks: Marks, lengths: Ints, query: Codes) -> Distinct:
-    """The distinct pages of a log, told apart by a hash of 64 bits as tails are."""
+    """The distinct pages of a log, distinguished by a 64-bit hash as tails are."""
     order, first = _grouped(_keys(items), query)
     rows = order[first]
     weight = np.diff(np.r_[first, len(order)])
@@ -92,7 +92,7 @@ def distinct(items: Codes, clicks: Marks, lengths: Ints, query: Codes) -> Distin
 
 
 def _grouped(keys: Ints, query: Codes) -> tuple[Ints, Ints]:
-    """Pages by query and key, and where each group of equal ones begins."""
+    """The order of pages by query and key, and the start of each group of equal ones."""
     order = np.lexsort((keys, query))
     ordered = keys[order]
     return order, np.flatnonzero(np.r_[True, ordered[1:] != ordered[:-1]])

@@ -6,11 +6,11 @@ family's strength s, which counts like s observations. An item that was never sh
 members do not differ has a large s and is one number per parent.
 
 Values are posterior modes on the logit scale, which for a Beta prior is what EM gives with s m and s (1 - m) added to the
-counts. With the logit theta_i of v_i, the information I_i of the log about it, and the prior's pull taken off again,
+counts. With the logit theta_i of v_i, the information I_i of the log about it, and the prior's pull removed,
 
     theta'_i = theta_i + s (v_i - m) / I_i  ~  Normal(mu_parent, tau^2 + 1 / I_i),        s = 1 / (tau^2 m (1 - m)),
 
-so that tau^2 maximises this marginal likelihood. I_i is the sum of squared scores over the log; the score of one observation
+and tau^2 maximises this marginal likelihood. I_i is the sum of squared scores over the log; the score of one observation
 is, by Fisher's identity, its expected successes less v_i times its expected trials. (A beta-binomial marginal likelihood
 explained held-out pages slightly worse than this normal one: attractions are spread like logit-normal numbers, not like Betas.)
 """
@@ -28,20 +28,20 @@ from recurrank._arrays import Floats, Ints
 WEAKEST, STRONGEST = 0.5, 1e6
 """Limits of a strength, in observations."""
 EDGE = 1e-9
-"""How near to 0 and 1 a probability may come, so that its logit is finite."""
+"""Least distance of a probability from 0 and 1, so that its logit is finite."""
 MEAN_EDGE = 1e-4
-"""The same for a prior mean."""
+"""Least distance of a prior mean from 0 and 1."""
 PULL = 3.0
-"""The most that a logit moves when the prior's pull is taken off: what the log says little about would move far."""
+"""Most that a logit moves when the prior's pull is removed: with little information it would move far."""
 SPREADS = (float(np.log(1e-6)), float(np.log(16.0)))
 """Limits of the logarithm of tau^2."""
 ENOUGH = 20_000
-"""Members that the choice of tau^2 looks at."""
+"""Most members that the choice of tau^2 uses."""
 
 
 @dataclass
 class Expected:
-    """What the log says about a family, given the present values: one number per member."""
+    """Expected counts of a family under the current values: one number per member."""
 
     ones: Floats
     trials: Floats
@@ -53,11 +53,11 @@ class Family:
     """Probabilities of one kind with a common prior.
 
     Attributes:
-        name: what they are.
+        name: the kind of probability.
         parent: the parent of each member.
         mean: the prior mean of each parent's members.
-        strength: how many observations the prior is worth.
-        parameters: how many free numbers the family amounts to, what the prior decides not being free.
+        strength: the weight of the prior, in observations.
+        parameters: the effective number of free parameters, without those that the prior determines.
 
     """
 
@@ -83,21 +83,21 @@ class Family:
         return float(self.strength * (mean @ np.log(values) + (1 - mean) @ np.log1p(-values)))
 
     def learn(self, values: Floats, expected: Expected) -> float:
-        """Set means and strength by marginal likelihood; by which factor the strength changed."""
-        known = expected.squares > EDGE
-        if not known.any():
+        """Set means and strength by marginal likelihood; return the factor by which the strength changed."""
+        informed = expected.squares > EDGE
+        if not informed.any():
             return 1.0
-        parent, information, v, before = self.parent[known], expected.squares[known], values[known], self.strength
+        parent, information, v, before = self.parent[informed], expected.squares[informed], values[informed], self.strength
         pull = before * (v - self.mean[parent]) / information
         theta, noise = logit(v) + np.clip(pull, -PULL, PULL), 1 / information
-        some = slice(None, None, max(1, len(theta) // ENOUGH))
-        found = minimize_scalar(
-            lambda log_spread: -_marginal(theta[some], noise[some], parent[some], len(self.mean), float(np.exp(log_spread))),
+        part = slice(None, None, max(1, len(theta) // ENOUGH))
+        result = minimize_scalar(
+            lambda log_spread: -_marginal(theta[part], noise[part], parent[part], len(self.mean), float(np.exp(log_spread))),
             bounds=SPREADS,
             method="bounded",
             options={"xatol": 0.05},
         )
-        spread = float(np.exp(found.x))
+        spread = float(np.exp(result.x))
         means, free = _means(theta, noise, parent, len(self.mean), spread)
         self.mean = np.clip(expit(means), MEAN_EDGE, 1 - MEAN_EDGE)
         typical = self.mean[parent]
@@ -114,9 +114,9 @@ def by_position(name: str, means: Floats, queries: int) -> Family:
 
 
 def _means(theta: Floats, noise: Floats, parent: Ints, parents: int, spread: float) -> tuple[Floats, float]:
-    """Prior means by parent as logits, and how many free numbers they amount to: one if they differ by no more than chance.
+    """Prior means by parent as logits, and their effective number of parameters: one if they differ only by chance.
 
-    Each mean is shrunk to that of all with the weight of one member about which the log says everything.
+    Each mean is shrunk to the overall mean, which has the weight of one member without noise.
     """
     weight = 1 / (spread + noise)
     total = np.bincount(parent, weight, parents)
@@ -133,7 +133,7 @@ def _means(theta: Floats, noise: Floats, parent: Ints, parents: int, spread: flo
 
 
 def _marginal(theta: Floats, noise: Floats, parent: Ints, parents: int, spread: float) -> float:
-    """The logarithm of the marginal likelihood of a spread tau^2, means integrated out (restricted maximum likelihood)."""
+    """The logarithm of the marginal likelihood of a spread tau^2, with means integrated out (restricted maximum likelihood)."""
     middle, _ = _means(theta, noise, parent, parents, spread)
     variance = spread + noise
     fit = -0.5 * np.sum(np.log(variance) + (theta - middle[parent]) ** 2 / variance)

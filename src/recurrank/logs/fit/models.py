@@ -1,4 +1,4 @@
-"""The models that can be fitted: the statistics that each needs, what its parameters become, and how it scores a log."""
+"""The models that can be fitted: their statistics of a log, their fitted parameters, and scoring a log with them."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ NAMES = ("pbm", "cm", "dcm", "sdbn", "dbn", "ccm", "ubm")
 
 
 WEAK = 0.1
-"""Strength of the priors for counts, in observations: it keeps probabilities off 0 and 1, and no more."""
+"""Strength of the priors for counts, in observations: it only keeps probabilities off 0 and 1."""
 
 
 PART_QUERIES, PART_PAGES, WORTH = 100, 20_000, 4
-"""Priors are learned on so many queries and pages at least, where that is less than one part in ``WORTH`` of the log."""
+"""Priors are learned on at least so many queries and pages, if that is less than a ``WORTH``-th of the log."""
 
 
 class Pages(NamedTuple):
     """A log as the models see it: items are pairs of a query and an item, and every page has a query from 0 to Q - 1.
 
-    With attractions that are shared by all queries there is one query only.
+    If all queries share attractions, there is only one query.
     """
 
     pairs: Pairs
@@ -45,7 +45,7 @@ class Pages(NamedTuple):
     tails: Tails | None = None
 
     def part(self) -> Pages | None:
-        """The pages of some queries, enough to learn priors from; None where the log is not much larger than that."""
+        """The pages of some queries, enough to learn priors from; None if the log is not much larger."""
         every = min(self.queries // PART_QUERIES, len(self.query) // PART_PAGES)
         if every < WORTH:
             return None
@@ -56,7 +56,7 @@ class Pages(NamedTuple):
 
 
 class Scores(NamedTuple):
-    """How probable a model finds a log: logarithms by page, and sums by position (see ``predict.py``)."""
+    """Log-probabilities of a log under a model: by page, and sums by position (see ``predict.py``)."""
 
     pages: Floats
     positions: Floats
@@ -64,23 +64,23 @@ class Scores(NamedTuple):
 
 @dataclass
 class FittedModel:
-    """A click model with the values that a log gave it. What is by query has one more row, for queries that the log lacks.
+    """A click model fitted to a log. Arrays by query have an extra row, for queries that are not in the log.
 
     Attributes:
         name: pbm, cm, dcm, sdbn, dbn, ccm or ubm.
         query: the query of each pair.
         attraction: one per pair of a query and an item.
-        unseen: by query, the attraction of an item that the log lacks.
+        unseen: by query, the attraction of an item that is not in the log.
         behaviour: the other parameters by name; shape (Q + 1, ...).
         satisfaction: one per pair, in the dynamic Bayesian models.
-        unseen_satisfaction: of an item that the log lacks.
-        slip: the probability of a click where the cascade model says that nobody looks.
-        parameters: how many free numbers it amounts to.
-        likelihood: the largest that the model has on the log that it was fitted to, in nats.
-        way: the climb to it.
-        seconds: that fitting took, compilation not counted.
-        likeliest: of a model that is fitted to pages and positions at once, the fit to pages alone: which model made a log is
-            a question of likelihood.
+        unseen_satisfaction: of an item that is not in the log.
+        slip: the probability of a click below the first one in the cascade model.
+        parameters: the effective number of free parameters.
+        likelihood: the maximum of the log-likelihood on the log that it was fitted to, in nats.
+        way: the course of the maximisation.
+        seconds: the time of fitting, without compilation.
+        likeliest: for a model that is fitted to pages and positions at once, the fit to pages alone, which is used to choose
+            the best model by likelihood.
 
     """
 
@@ -99,28 +99,28 @@ class FittedModel:
     likeliest: FittedModel | None = None
 
     def score(self, items: Codes, clicks: Marks, lengths: Ints, query: Codes) -> Scores:
-        """Logarithms of the probabilities of what happened on pages; items in terms of pairs, -2 for one that the log lacks."""
-        found = Scores(np.zeros(len(items)), np.zeros((3, items.shape[1])))
+        """Log-probabilities of the clicks on pages; items in terms of pairs, -2 for one that is not in the log."""
+        scores = Scores(np.zeros(len(items)), np.zeros((3, items.shape[1])))
         if self.name in ("pbm", "ubm"):
             table = self.behaviour["examination"]
             browsing = self.name == "ubm"
-            score_product(items, clicks, lengths, query, browsing, self.attraction, self.unseen, table, *found)
+            score_product(items, clicks, lengths, query, browsing, self.attraction, self.unseen, table, *scores)
         else:
-            score_chain(items, clicks, lengths, query, self.attraction, self.unseen, *self.going_on(), self.slip, *found)
-        return found
+            score_chain(items, clicks, lengths, query, self.attraction, self.unseen, *self.going_on(), self.slip, *scores)
+        return scores
 
     def going_on(self) -> tuple[Floats, Floats, bool, Floats]:
-        """Of a chain: the probability of going on after a click (by pair, or by query and position), and after a skip."""
+        """For a chain, the probability of going on after a click (by pair, or by query and position), and after a skip."""
         rows = len(self.unseen)
         if self.name == "cm":
             return np.zeros(len(self.attraction)), np.zeros(rows), False, np.ones(rows)
         if self.name == "dcm":
             return self.behaviour["continuation"].ravel(), np.zeros(rows), True, np.ones(rows)
         if self.name == "ccm":
-            one, two, three = (self.behaviour[f"alpha{number}"][:, 0] for number in (1, 2, 3))
+            alpha1, alpha2, alpha3 = (self.behaviour[f"alpha{number}"][:, 0] for number in (1, 2, 3))
             r = self.attraction
-            stay = two[self.query] * (1 - r) + three[self.query] * r
-            return stay, two * (1 - self.unseen) + three * self.unseen, False, one
+            stay = alpha2[self.query] * (1 - r) + alpha3[self.query] * r
+            return stay, alpha2 * (1 - self.unseen) + alpha3 * self.unseen, False, alpha1
         assert self.satisfaction is not None
         onward = self.behaviour["continuation"][:, 0]
         return (1 - self.satisfaction) * onward[self.query], (1 - self.unseen_satisfaction) * onward, False, onward
@@ -176,35 +176,35 @@ def fit_model(name: str, pages: Pages, tolerance: float) -> FittedModel:
 
 
 def with_tails(pages: Pages, names: Sequence[str]) -> Pages:
-    """The same pages with their tails, where one of the models needs them: they are collected once for all."""
+    """The same pages with their tails, if one of the models needs them, so that they are collected only once."""
     if not {"dcm", "sdbn", "dbn", "ccm"} & set(names):
         return pages
     return pages._replace(tails=tails_of(pages.items, pages.clicks, pages.lengths, pages.query))
 
 
 def _statistics(name: str, pages: Pages) -> climb.Expects:
-    """What a model needs of a log."""
-    shown, of = (pages.items, pages.clicks, pages.lengths), (pages.query, pages.queries, pages.pairs.query)
+    """The statistics of a log for a model."""
+    shown, queries = (pages.items, pages.clicks, pages.lengths), (pages.query, pages.queries, pages.pairs.query)
     match name:
         case "pbm" | "ubm":
             return _product(pages, browsing=name == "ubm")
         case "ccm":
-            return ClickChainCounts(*shown, *of, tails=pages.tails)
+            return ClickChainCounts(*shown, *queries, tails=pages.tails)
         case "cm":
-            return Chain(pages.items, pages.clicks, _first_click_ends(pages), *of, "always", False)
+            return Chain(pages.items, pages.clicks, _first_click_ends(pages), *queries, "always", False)
         case "dcm" | "sdbn" | "dbn":
             satisfied = "position" if name == "dcm" else "item"
-            return Chain(*shown, *of, satisfied, gives_up=name == "dbn", tails=pages.tails)
+            return Chain(*shown, *queries, satisfied, gives_up=name == "dbn", tails=pages.tails)
     raise ValueError(f"models: {name!r} is unknown; choose from {', '.join(NAMES)}")
 
 
 def fit_counts(counts: Counts, tolerance: float) -> tuple[Pairs, FittedModel]:
-    """The position-based model, fitted to counts by maximum likelihood: they are many, and scored on themselves."""
+    """The position-based model, fitted to counts by maximum likelihood, without priors or a test part."""
     began = perf_counter()
     keys, pair = np.unique(counts.query.astype(np.int64) * len(counts.item_ids) + counts.item, return_inverse=True)
     pairs = Pairs((keys // len(counts.item_ids)).astype(np.int32), (keys % len(counts.item_ids)).astype(np.int32), False)
     shown = counts.impressions.astype(np.float64)
-    clicked = np.minimum(counts.clicks, counts.impressions).astype(np.float64)  # an impression is clicked or not
+    clicked = np.minimum(counts.clicks, counts.impressions).astype(np.float64)  # an impression counts one click at most
     queries = len(counts.query_ids)
     model = Product(
         pair.astype(np.int32), counts.position, counts.query, shown, clicked, pairs.query, counts.positions, queries
@@ -232,14 +232,14 @@ def _product(pages: Pages, browsing: bool) -> Product:
 
 
 def _first_click_ends(pages: Pages) -> Ints:
-    """Lengths of pages that end with their first click."""
+    """Lengths of pages cut off after their first click."""
     clicked = pages.clicks.any(axis=1)
     ends: Ints = np.where(clicked, np.argmax(pages.clicks, axis=1) + 1, pages.lengths)
     return ends
 
 
 def _fitted(name: str, model: climb.Expects, way: climb.Climb, pages: Pages) -> FittedModel:
-    """Values by name, with a last row for queries that the log lacks."""
+    """The fitted model from the values of its families, with a last row for queries that are not in the log."""
     queries = pages.queries
     values = {family.name: value for family, value in zip(model.families, way.values, strict=True)}
     priors = {family.name: family for family in model.families}

@@ -1,11 +1,10 @@
-"""How probable fitted models find the clicks of a log: given the clicks above a position, and without them.
+"""Log-probabilities of the clicks of a log under fitted models: given the clicks above a position, and unconditional.
 
     log-likelihood  mean over pages and positions of ln P(what happened at k | clicks above k)
     perplexity      mean over positions k of 2^(-mean over pages of lb P(what happened at k))
 
-Both functions add to ``sums``: by page the logarithms given the clicks above (column 0 of ``pages``), by position the
-logarithms of the unconditional (row 0 of ``positions``) and conditional probabilities (row 1), and how many pages have the
-position (row 2).
+Both functions add to ``pages`` the logarithms given the clicks above, and to ``positions`` the logarithms of the unconditional
+(row 0) and conditional probabilities (row 1), and the number of pages that have the position (row 2).
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from recurrank._compiled import apart
 from recurrank.logs.sessions import Codes, Marks
 
 LEAST = 1e-12
-"""A probability is not taken to be smaller than this, or larger than one less it."""
+"""Probabilities are clipped to [LEAST, 1 - LEAST]."""
 
 
 @apart
@@ -44,7 +43,7 @@ def score_product(
     ``unseen[q]`` is the attraction of an item that the model was not fitted to.
     """
     width = items.shape[1]
-    law = np.empty(width)  # of the last click's position above k; the last entry: none
+    law = np.empty(width)  # distribution of the last click's position above k; the last entry: none
     for row in range(len(items)):
         q, last = query[row], width - 1
         law[:] = 0.0
@@ -91,7 +90,7 @@ def score_chain(
 ) -> None:
     """Chains: after a click users go on with ``stay`` (by pair, or by query and position), after a skip with ``onward[q]``.
 
-    ``slip`` is the probability of a click where the model says that nobody looks.
+    ``slip`` is the probability of a click on an unexamined item.
     """
     width = items.shape[1]
     for row in range(len(items)):

@@ -8,7 +8,7 @@ expected successes are
 
     attraction:   c + (n - c) a (1 - e) / (1 - a e)         examination:   c + (n - c) e (1 - a) / (1 - a e)
 
-Examination is by query, drawn towards what all queries have in common as far as the log asks for it (``family.py``).
+Examination is by query, shrunk towards the common one of all queries as far as the log supports it (``family.py``).
 Craswell, Zoeter, Taylor, Ramsey 2008; Dupret, Piwowarski 2008; EM as in Chuklin, Markov, de Rijke 2015.
 """
 
@@ -35,8 +35,8 @@ class Product:
         shown: impressions.
         clicked: clicks.
         parents: the query of each pair.
-        cells: how many cells a query has.
-        queries: how many queries there are; one, where examination is the same for all.
+        cells: the number of cells of a query.
+        queries: the number of queries; one if examination is the same for all.
 
     """
 
@@ -57,7 +57,7 @@ class Product:
         ]
 
     def starts(self) -> Sequence[Values]:
-        """Examination as the click rate by cell falls, and flat: the likelihood may have a maximum near each."""
+        """Starts with examination as the click rate by cell, and with a flat one: there may be a maximum near each."""
         attraction, curve = (family.begin() for family in self.families)
         return [[attraction, curve], [attraction.copy(), np.full(len(curve), 0.5)]]
 
@@ -71,7 +71,7 @@ class Product:
         ]
 
     def _trials(self, index: Codes, size: int) -> Floats:
-        """Impressions do not change from step to step."""
+        """Impressions by index, computed once since they do not change."""
         kept: dict[int, Floats] = self.__dict__.setdefault("_kept", {})
         if id(index) not in kept:
             kept[id(index)] = np.bincount(index, self.shown, size).astype(np.float64)
@@ -107,11 +107,11 @@ def collapse(items: Codes, cells_of: Codes, clicks: Marks, pairs: int, cells: in
     """Counts by (pair, cell) of pages: pairs, cells, impressions and clicks.
 
     Args:
-        items: pages in terms of pairs, negative where there is none; shape (n, K).
+        items: pages in terms of pairs, negative where there is no item; shape (n, K).
         cells_of: the cell of each position, of the same shape or one row for all pages.
         clicks: of the same shape as ``items``.
-        pairs: how many pairs there are.
-        cells: how many cells there are.
+        pairs: the number of pairs.
+        cells: the number of cells.
 
     """
     ends = np.zeros(pairs + 1, np.int64)
@@ -142,7 +142,7 @@ def _by_pair(items: Codes, cells_of: Codes, clicks: Marks, ends: Ints) -> Codes:
 
 @apart
 def _rows(marked: Codes, ends: Ints, cells: int) -> int:
-    """How many (pair, cell) there are."""
+    """The number of distinct (pair, cell)."""
     seen = np.full(cells, -1, np.int64)
     count = 0
     for i in range(len(ends) - 1):

@@ -1,4 +1,4 @@
-"""``rr.fit``: click models fitted to a log, scored on a part that they did not see, and compared."""
+"""``rr.fit``: click models fitted to a log, scored on a held-out part of it, and compared."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from recurrank.logs.reading import read
 from recurrank.logs.sessions import Counts, Sessions
 
 PREFERRED = ("cm", "dcm", "pbm", "sdbn", "ccm", "dbn", "ubm")
-"""Which of several models that explain a log equally well with equally many parameters is named first."""
+"""Order of preference among models that explain a log equally well with equally many parameters."""
 SLOWEST = ("ubm", "ccm", "sdbn", "dcm", "dbn", "pbm", "cm")
-"""The order in which models are fitted, those that take longest first, so that threads end together."""
+"""Models by the time of fitting, longest first: fitted in this order, so that threads end together."""
 NEGLIGIBLE = 2e-5
-"""Nats per position by which a model may be behind whatever the standard error: slips and priors cost that much."""
+"""Nats per position by which a model may be behind for any standard error: slips and priors cost that much."""
 MANY = 100_000
-"""Pages of a query that are looked through for its most frequent one."""
+"""Most pages of a query among which its most frequent one is searched."""
 TOLERANCE = 1e-7
 """Gain in nats per observation at which a climb ends."""
 
@@ -38,18 +38,18 @@ def fit(
     seed: int = 0,
     jobs: int = 2,
 ) -> Fit:
-    """Fit click models to a log and say which explains it best.
+    """Fit click models to a log and find the one that explains it best.
 
     Args:
-        log: a file, a data frame, or :class:`~recurrank.logs.sessions.Sessions`. Where it says what was on the screen,
-            the rest is left out.
+        log: a file, a data frame, or :class:`~recurrank.logs.sessions.Sessions`. If it has ``seen``, positions that were
+            not on the screen are ignored.
         models: which of pbm, cm, dcm, sdbn, dbn, ccm and ubm; names, or one text separated by commas.
-        test: a log to test on. Without it, ``split`` makes one.
-        split: "time" (the last pages; the default where the log has times), "random" (the default elsewhere), or "none":
-            then scores are of the log that was fitted to.
-        share: of the pages that are tested on.
+        test: a log to test on; by default a part of ``log``, see ``split``.
+        split: "time" (test on the last pages; the default if the log has times), "random" (the default otherwise), or
+            "none": then scores are those of the log that was fitted to.
+        share: the share of the pages to test on.
         shared: one attraction per item over all queries, instead of one per query and item.
-        seed: of a random split.
+        seed: the seed of a random split.
         jobs: threads; each fits one model at a time.
 
     >>> import numpy as np
@@ -96,11 +96,11 @@ def _fit_sessions(trained: Sessions, held: Sessions, names: list[str], tested: s
     pages = with_tails(pages_of(trained, shared), names)
     test = held_out(held, trained, pages)
     _compile(names)
-    # one thread of BLAS: its others wait busily between the small products here, ten times the processor time
+    # one thread of BLAS: its other threads spin between the small products here, ten times the processor time
     with threadpool_limits(1, "blas"), ThreadPoolExecutor(max(1, min(jobs, len(names)))) as pool:
         longest = sorted(names, key=SLOWEST.index)
-        found = dict(zip(longest, pool.map(lambda name: fit_model(name, pages, TOLERANCE), longest), strict=True))
-    fitted = {name: found[name] for name in names}
+        results = dict(zip(longest, pool.map(lambda name: fit_model(name, pages, TOLERANCE), longest), strict=True))
+    fitted = {name: results[name] for name in names}
     lengths = test[2]
     by_page: dict[str, Floats] = {}
     judged: dict[str, Floats] = {}
@@ -136,17 +136,17 @@ def _fit_sessions(trained: Sessions, held: Sessions, names: list[str], tested: s
     return Fit(compared, best, tested, fitted, pages.pairs, trained.query_ids, trained.item_ids, len(trained), _typical(pages))
 
 
-def _behind(one: Floats, other: Floats, lengths: Ints) -> tuple[float, float]:
-    """How far the log-likelihood per position of the other model is behind, and the standard error of that."""
-    difference, positions = one - other, lengths.sum()
+def _behind(first: Floats, second: Floats, lengths: Ints) -> tuple[float, float]:
+    """The lag of the second model's log-likelihood per position behind the first one's, and its standard error."""
+    difference, positions = first - second, lengths.sum()
     return float(difference.sum() / positions), float(difference.std() * np.sqrt(len(difference)) / positions)
 
 
 def _choose(doubts: Mapping[str, tuple[float, float]], fitted: Mapping[str, FittedModel], observations: float) -> str:
-    """Of the models that are not worse on the test part beyond doubt, the one with the best Bayesian information criterion.
+    """Of the models that are not significantly worse on the test part, the one with the best Bayesian information criterion.
 
-    Models often contain each other, and then explain a log equally well but for chance. What the criterion cannot tell apart
-    is decided by the order of :data:`PREFERRED`.
+    Models often contain each other, and then explain a log equally well up to chance. Ties of the criterion are decided by
+    the order of :data:`PREFERRED`.
     """
     equal = [name for name, (behind, error) in doubts.items() if behind <= max(SURE * error, NEGLIGIBLE)]
     penalty = np.log(observations)
@@ -203,18 +203,18 @@ def _typical(pages: Pages) -> tuple[int, Ints]:
 
 
 def _typical_counts(counts: Counts, pair: Ints) -> tuple[int, Ints]:
-    """The query with the most impressions, and at each position the pair that was shown there most, if it is not above."""
+    """The query with the most impressions, and at each position the pair most shown there that is not above."""
     query = int(np.argmax(np.bincount(counts.query, counts.impressions)))
     page: list[int] = []
     for position in range(counts.positions):
-        here = np.flatnonzero((counts.query == query) & (counts.position == position))
-        order = here[np.argsort(-counts.impressions[here], kind="stable")]
+        rows = np.flatnonzero((counts.query == query) & (counts.position == position))
+        order = rows[np.argsort(-counts.impressions[rows], kind="stable")]
         page += [int(pair[row]) for row in order if pair[row] not in page][:1]
     return query, np.array(page)
 
 
 def _compile(names: list[str]) -> None:
-    """Compile on a log of two pages, so that ``seconds`` are of fitting."""
+    """Compile on a log of two pages, so that ``seconds`` is the time of fitting alone."""
     items, clicks = np.array([[0, 1, 2], [2, 1, 0]], np.int32), np.array([[1, 0, 0], [0, 1, 1]], np.uint8)
     tiny = Sessions(np.array([0, 1], np.int32), items, clicks, ["a", "b"], ["x", "y", "z"])
     pages = pages_of(tiny)

@@ -1,4 +1,4 @@
-"""What ``rr.fit`` finds: how well each click model explains a log, and the models themselves."""
+"""The result of ``rr.fit``: scores of click models on a log, and the models themselves."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from recurrank.logs.sessions import Pairs
 from recurrank.rankers.prior import Prior
 
 SURE = 2.5
-"""Standard errors by which a model has to be behind to be worse."""
+"""Standard errors by which a worse model has to be behind."""
 CHECKED = 4
-"""Positions on which the paper's assumptions are checked, all rankings of the typical page's items being looked at."""
+"""Positions on which the paper's assumptions are checked, with all rankings of the typical page's items."""
 PROPERTIES = (
     "Assumption 1 (the order above matters)",
     "Assumption 2 (examination rises)",
@@ -34,18 +34,18 @@ PROPERTIES = (
 
 
 class Row(NamedTuple):
-    """How one model explains the test part.
+    """The scores of one model on the test part.
 
     Attributes:
         model: its short name.
-        log_likelihood: mean logarithm of the probability of what happened at a position, given the clicks above it.
+        log_likelihood: mean log-probability of a click or skip at a position, given the clicks above it.
         perplexity: mean over positions of 2 to the minus mean binary logarithm of the unconditional probability.
         perplexity_by_position: its terms.
         conditional_perplexity_by_position: the same given the clicks above.
-        behind: how far its log-likelihood is behind the best one's.
+        behind: the difference of its log-likelihood to the best one.
         error: the standard error of that, over pages.
-        parameters: how many free numbers it amounts to.
-        seconds: that fitting took, compilation not counted.
+        parameters: the effective number of free parameters.
+        seconds: the time of fitting, without compilation.
 
     """
 
@@ -62,13 +62,13 @@ class Row(NamedTuple):
 
 @dataclass
 class Fit:
-    """Fitted click models and how well each explains the log. ``fit[name][query]`` is a click model.
+    """Fitted click models and their scores on the log. ``fit[name][query]`` is a click model.
 
     Attributes:
         rows: one per model, the best log-likelihood first.
-        best: the model that explains the log best; of those that nothing speaks against, the one with the fewest parameters.
-        tested: what the scores are of: "a test log", "the last 25 % of the pages", ...
-        fitted: the models as they were fitted.
+        best: the model that explains the log best; of those that explain it equally well, the one with the fewest parameters.
+        tested: the part that the scores are for: "a test log", "the last 25 % of the pages", ...
+        fitted: the fitted models.
         typical: a query and the pairs on the page that was shown most often for it; the query is the one with the most pages.
 
     """
@@ -92,19 +92,19 @@ class Fit:
         write(Path(path), self._document())
 
     def examination(self, name: str) -> Floats:
-        """How often each position of the typical page is examined under a model."""
+        """The probability that each position of the typical page is examined under a model."""
         model = self._typical_model(name)
         return model.examine(np.arange(len(model.attraction)))
 
     def assumptions(self) -> dict[str, str]:
-        """What each model implies about the paper's Assumptions 1 to 3, checked on the items of the typical page."""
-        said = {}
+        """Whether each model satisfies the paper's Assumptions 1 to 3, checked on the items of the typical page."""
+        results = {}
         for row in self.rows:
             model = self._typical_model(row.model)
             report = check(model, min(CHECKED, len(model.attraction)))
             broken = [text for text, finding in zip(PROPERTIES, report, strict=True) if not finding.holds]
-            said[row.model] = "satisfies the paper's assumptions" if not broken else f"breaks {', '.join(broken)}"
-        return said
+            results[row.model] = "satisfies the paper's assumptions" if not broken else f"breaks {', '.join(broken)}"
+        return results
 
     def figure(self) -> Any:
         """Conditional perplexity and examination by position, one line per model (a matplotlib figure)."""
@@ -115,8 +115,8 @@ class Fit:
             figure = Figure(figsize=(6.7, 2.5), layout="constrained")
             left, right = figure.subplots(1, 2)
             for line, row in zip(lines(), self.rows, strict=False):
-                said = row.conditional_perplexity_by_position
-                left.plot(np.arange(1, len(said) + 1), said, label=row.model, **line)
+                perplexity = row.conditional_perplexity_by_position
+                left.plot(np.arange(1, len(perplexity) + 1), perplexity, label=row.model, **line)
                 curve = self.examination(row.model)
                 right.plot(np.arange(1, len(curve) + 1), curve, label=row.model, **line)
             for axes in (left, right):
@@ -131,21 +131,21 @@ class Fit:
         return click_model(self.fitted[name], self.typical[0], self.typical[1])
 
     def verdict(self) -> str:
-        """Which model explains the log best, by how much, and how sure that is."""
+        """A sentence on the best model, its lead and the significance of that."""
         top = self.rows[0]
         if len(self.rows) == 1:
             return f"{top.model}: {top.log_likelihood:.5f} nats per position on {self.tested}"
         others = [row for row in self.rows if row.model != self.best]
-        said = []
+        results = []
         for row in others[:1]:
-            gap = next(one for one in self.rows if one.model == self.best)
-            ahead = gap.log_likelihood - row.log_likelihood
-            sure = abs(row.behind - gap.behind) / max(row.error, gap.error, 1e-12)
+            best = next(own for own in self.rows if own.model == self.best)
+            ahead = best.log_likelihood - row.log_likelihood
+            sure = abs(row.behind - best.behind) / max(row.error, best.error, 1e-12)
             if sure < SURE:
-                said.append(f"{row.model} explains it as well (difference {ahead:+.5f}, {sure:.1f} standard errors)")
+                results.append(f"{row.model} explains it as well (difference {ahead:+.5f}, {sure:.1f} standard errors)")
             else:
-                said.append(f"{row.model}, the next, is {ahead:.5f} nats per position behind, {sure:.1f} standard errors")
-        return f"{self.best} explains {self.tested} best; {'; '.join(said)}"
+                results.append(f"{row.model}, the next, is {ahead:.5f} nats per position behind, {sure:.1f} standard errors")
+        return f"{self.best} explains {self.tested} best; {'; '.join(results)}"
 
     def to_frame(self) -> Any:
         """One row per model, as a DataFrame."""
@@ -154,13 +154,13 @@ class Fit:
     def prior(
         self, catalogue: Catalogue, answers: float = 1000.0, *, query: str | None = None, model: str | None = None
     ) -> Prior:
-        """What the log says about the items of a catalogue, as the prior of a ranker: how often each is clicked standing first.
+        """The log's click rates of a catalogue's items at the first position, as the prior of a ranker.
 
         Args:
-            catalogue: items with the ids that the log has.
-            answers: how many answers it is worth.
-            query: whose attractions to take, where they are fitted by query; by default the query with the most pages.
-            model: which fitted model's; by default the best one's.
+            catalogue: items with the ids of the log.
+            answers: the weight of the prior, in answers.
+            query: the query of the attractions, if they are fitted by query; by default the one with the most pages.
+            model: the fitted model to use; by default the best one.
 
         """
         fitted, number = self.fitted[model or self.best], 0 if self.pairs.shared else self.typical[0]
@@ -191,7 +191,7 @@ class Fit:
 
 
 def _first_examined(fitted: FittedModel, query: int) -> float:
-    """How often the first position is examined, in models in which that may be less than always."""
+    """The probability that the first position is examined; 1 in models without such a parameter."""
     table = fitted.behaviour.get("examination")
     if table is None:
         return 1.0

@@ -1,1 +1,1 @@
-"""Formats of logs: one file per format. Each turns a file into batches of pages (``pages.py``), some rows at a time."""
+"""Formats of logs: one module per format. Each turns a file into batches of pages (``pages.py``), some rows at a time."""

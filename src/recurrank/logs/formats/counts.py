@@ -1,7 +1,7 @@
 """Aggregated counts: ``query, url, position, impressions, clicks``, one row per combination; positions from 0.
 
-They are enough for the position-based model, and cannot be turned into pages. A row may have more clicks than impressions:
-repeated clicks on one impression.
+They are sufficient for the position-based model, and cannot be turned into pages. A row may have more clicks than
+impressions, from repeated clicks on one impression.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def recognises(names: list[str]) -> bool:
 
 
 def read(path: Path | str, table: Any) -> Counts:
-    """Counts from a table; ValueError names the row and the column of what is not a count."""
+    """Counts from a table; ValueError names the row and the column of an invalid count."""
     pa = arrow()
     names = table.schema.names
     item = next((name for name in ITEM if name in names), None)

@@ -1,6 +1,6 @@
-"""Logs in which what was shown and what was clicked are events of their own: OpenSearch UBI, Metarank, our service's export.
+"""Logs with separate events for shown pages and for clicks: OpenSearch UBI, Metarank, our service's export.
 
-A file is read twice: first the clicks, which are few and are kept, then the pages, one at a time.
+A file is read twice: first the clicks, which are few and kept in memory, then the pages, one at a time.
 
 | format | page | click |
 |---|---|---|
@@ -8,7 +8,7 @@ A file is read twice: first the clicks, which are few and are kept, then the pag
 | Metarank, JSON lines | ``event: ranking`` with ``id``, ``items``, ``timestamp``, perhaps a field ``query`` | ``event: interaction`` with ``ranking``, ``item``, ``type: click`` |
 | our export, Parquet | ``kind: served`` with ``seq``, ``items``, perhaps ``propensity``, ``joint`` and ``conditional`` | ``kind: learned`` with ``served``, ``clicks``, perhaps ``seen`` |
 
-A slate of ours without an answer is not a page: nobody knows whether it was seen.
+A slate of our service without an answer is not a page: it may not have been seen.
 """  # noqa: E501 (a table)
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ Page = dict[str, Any]
 
 
 def kind_of_lines(path: Path) -> str | None:
-    """Ubi or metarank, by the first line that is JSON; None for neither."""
+    """The format, ubi or metarank, by the first line of JSON; None for neither."""
     with path.open("rb") as file:
         for _, line in zip(range(100), file, strict=False):
             try:
@@ -45,19 +45,19 @@ def kind_of_lines(path: Path) -> str | None:
 
 
 def batches(paths: Sequence[Path], kind: str, bad: Complain) -> Iterator[Batch]:
-    """Batches of pages from one or several files; what is not a page or a click goes to ``bad``."""
+    """Batches of pages from one or several files; invalid lines go to ``bad``."""
     pages, clicks = {"ubi": (_ubi_page, _ubi_click), "metarank": (_metarank_page, _metarank_click)}[kind]
     clicked: dict[str, dict[str, int]] = {}
     for path in paths:
         for number, record in _lines(path, bad):
             try:
-                found = clicks(record)
+                click = clicks(record)
             except (AttributeError, TypeError, ValueError):
                 bad(Bad(f"{path}: line {number}: a click that does not say on which item: {str(record)[:80]}"))
                 continue
-            if found is not None:
-                page, item, place = found
-                clicked.setdefault(page, {})[item] = place
+            if click is not None:
+                page, item, ordinal = click
+                clicked.setdefault(page, {})[item] = ordinal
     return _batched(_pages(paths, pages, clicked, bad))
 
 
@@ -79,8 +79,8 @@ def _lines(path: Path, bad: Complain) -> Iterator[tuple[int, dict[str, Any]]]:
 def _pages(
     paths: Sequence[Path], page_of: Any, clicked: dict[str, dict[str, int]], bad: Complain
 ) -> Iterator[tuple[int, Page]]:
-    quiet: Complain = lambda error: None  # noqa: E731  (said in the first pass)
-    told: set[str] = set()  # pages with clicks that have been seen
+    quiet: Complain = lambda error: None  # noqa: E731  (reported in the first pass)
+    joined: set[str] = set()  # pages with clicks that were found already
     for path in paths:
         for number, record in _lines(path, quiet):
             found = page_of(record)
@@ -88,21 +88,19 @@ def _pages(
                 continue
             key, page = found
             items = page["items"]
-            if key in clicked and key in told:
+            if key in clicked and key in joined:
                 bad(Bad(f"{path}: line {number}: a second page {key!r}; clicks belong to one page"))
                 continue
             if not isinstance(items, list) or not items or not all(isinstance(item, str) for item in items):
                 bad(Bad(f"{path}: line {number}, field 'items': {str(items)[:60]!r} is not a list of item ids"))
                 continue
-            here = clicked.get(key, {})
-            told.update([key] * bool(here))
-            wrong = next(
-                (item for item, place in here.items() if item not in items or place not in (0, items.index(item) + 1)), None
-            )
+            hits = clicked.get(key, {})
+            joined.update([key] * bool(hits))
+            wrong = next((item for item, k in hits.items() if item not in items or k not in (0, items.index(item) + 1)), None)
             if wrong is not None:
-                bad(Bad(f"{path}: line {number}: a click on {wrong!r} at position {here[wrong]} does not fit the page {key!r}"))
+                bad(Bad(f"{path}: line {number}: a click on {wrong!r} at position {hits[wrong]} does not fit the page {key!r}"))
                 continue
-            yield number, {**page, "clicks": [item in here for item in items]}
+            yield number, {**page, "clicks": [item in hits for item in items]}
 
 
 def _ubi_page(record: dict[str, Any]) -> tuple[str, Page] | None:
@@ -124,8 +122,8 @@ def _ubi_click(record: dict[str, Any]) -> tuple[str, str, int] | None:
         return None
     attributes = record.get("event_attributes") or {}
     item = (attributes.get("object") or {}).get("object_id")
-    place = (attributes.get("position") or {}).get("ordinal") or 0
-    return None if item is None else (str(record["query_id"]), str(item), int(place))
+    ordinal = (attributes.get("position") or {}).get("ordinal") or 0
+    return None if item is None else (str(record["query_id"]), str(item), int(ordinal))
 
 
 def _metarank_page(record: dict[str, Any]) -> tuple[str, Page] | None:

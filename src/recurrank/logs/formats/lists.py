@@ -1,4 +1,4 @@
-"""Parquet with one row per page and columns of lists: our own, and what search engines and researchers export.
+"""Parquet with one row per page and columns of lists: our own, and those of search engines and researchers.
 
 The columns are those of ``pages.py``, or the other names in use: ``query_id``, ``doc_ids``, ``timestamp``. A file without a
 column for the query has one query.
@@ -21,8 +21,8 @@ ROWS = 65_536
 def recognises(names: list[str], types: dict[str, Any]) -> bool:
     """Whether a Parquet file with these columns has pages as lists."""
     pa = arrow()
-    found = columns_of(names)
-    return all(name in found and _is_list(pa, types.get(found[name])) for name in ("items", "clicks")) and "kind" not in names
+    named = columns_of(names)
+    return all(name in named and _is_list(pa, types.get(named[name])) for name in ("items", "clicks")) and "kind" not in names
 
 
 def _is_list(pa: Any, kind: Any) -> bool:
@@ -31,14 +31,14 @@ def _is_list(pa: Any, kind: Any) -> bool:
 
 
 def batches(given: Iterable[Any], names: list[str]) -> Iterator[Batch]:
-    """Batches of pages, of Arrow's batches with these columns or more."""
+    """Batches of pages from Arrow's batches, which have at least these columns."""
     pa = arrow()
-    found = columns_of(names)
+    name_of = columns_of(names)
     row = 1
     for batch in given:
-        columns = [_plain(pa, batch.column(batch.schema.names.index(name))) for name in found.values()]
+        columns = [_plain(pa, batch.column(batch.schema.names.index(name))) for name in name_of.values()]
         numbers = np.arange(row, row + len(batch))
-        yield Batch(pa.RecordBatch.from_arrays(columns, list(found)), numbers, numbers, {}, found)
+        yield Batch(pa.RecordBatch.from_arrays(columns, list(name_of)), numbers, numbers, {}, name_of)
         row += len(batch)
 
 
@@ -50,7 +50,7 @@ def in_file(path: Path) -> Iterator[Batch]:
 
 
 def _plain(pa: Any, column: Any) -> Any:
-    """Lists and texts of the usual kind, whatever the kind in the file."""
+    """Lists and text of the usual types, for any types in the file."""
     if _is_list(pa, column.type):
         kind = column.type.value_type
         kind = kind.value_type if pa.types.is_dictionary(kind) else kind

@@ -1,7 +1,7 @@
-"""Long tables, CSV or Parquet: one row per item shown.
+"""Long tables, CSV or Parquet: one row per shown item.
 
-The columns are ``session, query, item, position, click`` and perhaps ``timestamp`` and ``propensity``. Rows of a page stand
-together, in any order; a page is known by ``session``, or by ``timestamp`` where there is no session, and by its query.
+The columns are ``session, query, item, position, click`` and perhaps ``timestamp`` and ``propensity``. Rows of a page are
+adjacent, in any order; a page is identified by ``session``, or by ``timestamp`` if there is no session, and by its query.
 Positions are whole numbers without gaps, from 0 or from 1.
 """
 
@@ -32,13 +32,13 @@ ROWS = 1 << 20
 
 
 def recognises(names: list[str]) -> bool:
-    """Whether a file with these columns has one row per item shown."""
-    found = columns_of(names)
-    return all(name in found for name in ("page", "items", "position", "clicks")) and "impressions" not in names
+    """Whether a file with these columns has one row per shown item."""
+    columns = columns_of(names)
+    return all(name in columns for name in ("page", "items", "position", "clicks")) and "impressions" not in names
 
 
 def columns_of(names: list[str]) -> dict[str, str]:
-    """Which column of a file is which of ours."""
+    """The file's name of each of our columns."""
     return pages.columns_of(names, NAMES)
 
 
@@ -50,7 +50,7 @@ def batches(path: Path | str, tables: Iterator[Any], heading: int) -> Iterator[B
     for table in itertools.chain(tables, [None]):
         if whole is not None:
             begins = _begins(whole)
-            last = len(whole) if table is None else int(begins[-1])  # the last page may go on in the next table
+            last = len(whole) if table is None else int(begins[-1])  # the last page may continue in the next table
             if last:
                 yield _pages(names, whole.slice(0, last), begins, number)
             whole, number = whole.slice(last), number + last
@@ -64,8 +64,8 @@ def _codes(column: Any) -> Ints:
     encoded = column.combine_chunks().dictionary_encode()
     if hasattr(encoded, "combine_chunks"):
         encoded = encoded.combine_chunks()
-    found: Ints = encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)
-    return found
+    codes: Ints = encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)
+    return codes
 
 
 def _begins(table: Any) -> Ints:
@@ -80,11 +80,11 @@ def _begins(table: Any) -> Ints:
 
 
 def _scattered(table: Any, begins: Ints) -> Bools:
-    """By page, whether rows of the same page stand elsewhere, too."""
+    """By page, whether rows of the same page are elsewhere, too."""
     keys = [_codes(table[name])[begins] for name in ("page", "query") if name in table.schema.names]
     _, inverse, count = np.unique(np.array(keys), axis=1, return_inverse=True, return_counts=True)
-    found: Bools = count[inverse.reshape(-1)] > 1
-    return found
+    scattered: Bools = count[inverse.reshape(-1)] > 1
+    return scattered
 
 
 def _numbers(table: Any, name: str) -> Floats:
@@ -93,16 +93,16 @@ def _numbers(table: Any, name: str) -> Floats:
 
 
 def _empty(column: Any) -> Bools:
-    """Where a column has nothing, or an empty text."""
+    """Which rows of a column are null or empty text."""
     pa = arrow()
-    found: Bools = column.is_null().to_numpy(zero_copy_only=False)
+    empty: Bools = column.is_null().to_numpy(zero_copy_only=False)
     if pa.types.is_string(column.type):
-        found = found | (pa.compute.utf8_length(column).fill_null(0).to_numpy(zero_copy_only=False) == 0)
-    return found
+        empty = empty | (pa.compute.utf8_length(column).fill_null(0).to_numpy(zero_copy_only=False) == 0)
+    return empty
 
 
 def _pages(names: dict[str, str], table: Any, begins: Ints, number: int) -> Batch:
-    """Pages from rows that are all there; a page with a bad row is bad."""
+    """Pages from complete rows of them; a page with a bad row is bad."""
     pa = arrow()
     rows = len(table)
     begins = begins[begins < rows]
@@ -123,7 +123,7 @@ def _pages(names: dict[str, str], table: Any, begins: Ints, number: int) -> Batc
         (
             "position",
             gap & _scattered(table, begins)[page],
-            f"is on a page whose rows do not stand together; sort the file by {sort}",
+            f"is on a page whose rows are not adjacent; sort the file by {sort}",
         ),
         ("position", twice, "stands twice on its page"),
         ("position", gap & (rank == 0), "is the first on its page; a page begins at position 0 or 1"),
@@ -131,10 +131,10 @@ def _pages(names: dict[str, str], table: Any, begins: Ints, number: int) -> Batc
         ("clicks", ~np.isin(_numbers(table, "clicks"), (0.0, 1.0))[order], "is neither 0 nor 1"),
         ("items", _empty(table["items"].combine_chunks())[order], "is missing; every row needs it"),
     ):
-        for place in np.flatnonzero(wrong):
-            at = int(order[place])
-            shown = table[column][at].as_py()
-            bad.setdefault(int(page[at]), Bad(f"row {number + at}, column {names[column]!r}: {shown!r} {what}"))
+        for index in np.flatnonzero(wrong):
+            row = int(order[index])
+            shown = table[column][row].as_py()
+            bad.setdefault(int(page[row]), Bad(f"row {number + row}, column {names[column]!r}: {shown!r} {what}"))
     offsets = pa.array(np.r_[begins, rows].astype(np.int32))
     taken = pa.array(order)
     columns = {"items": pa.ListArray.from_arrays(offsets, table["items"].combine_chunks().take(taken))}

@@ -13,7 +13,7 @@ APPLICATION = "recurrank"
 
 
 def write(source: Path, target: Path) -> int:
-    """Write a log of pages, or our service's export, whole or not at all; how many pages."""
+    """Write a log of pages, or our service's export, atomically; return the number of pages."""
     partial, count = target.with_name(target.name + ".partial"), 0
     try:
         with partial.open("w", encoding="utf-8") as file:
@@ -44,7 +44,7 @@ def _page(key: str, page: dict[str, Any]) -> Iterator[dict[str, Any]]:
         "user_query": str(page.get("query") or ""),
         "query_response_hit_ids": [str(item) for item in page["items"]],
     }
-    for place, (item, clicked) in enumerate(zip(page["items"], page["clicks"], strict=True), 1):
+    for ordinal, (item, clicked) in enumerate(zip(page["items"], page["clicks"], strict=True), 1):
         if clicked:
-            attributes = {"object": {"object_id": str(item)}, "position": {"ordinal": place}}
+            attributes = {"object": {"object_id": str(item)}, "position": {"ordinal": ordinal}}
             yield {**common, "action_name": "click", "event_attributes": attributes}
