@@ -94,9 +94,9 @@ class Index:
     @functools.cached_property
     def alphabetical(self) -> Ints:
         """Where each item stands in the order of ids."""
-        place = np.empty(len(self.ids), np.int64)
-        place[sorted(range(len(self.ids)), key=lambda item: self.ids[item].casefold())] = np.arange(len(self.ids))
-        return place
+        rank = np.empty(len(self.ids), np.int64)
+        rank[sorted(range(len(self.ids)), key=lambda item: self.ids[item].casefold())] = np.arange(len(self.ids))
+        return rank
 
     def search(self, wanted: str) -> Ints:
         """The items whose ids have this in them, in whatever case and with whatever space."""

@@ -235,7 +235,7 @@ class Archive:
         """
         self.check_there()
         manifest, total = self.manifest(), 0
-        for place, step in enumerate(manifest.steps):
+        for i, step in enumerate(manifest.steps):
             files = []
             for file in step.files:
                 rows = list(map(change, before := list(self._rows(file))))
@@ -243,7 +243,7 @@ class Archive:
                 files.append(self._rewritten(file, rows) if changed else file)
                 total += changed
             if files != step.files:
-                manifest.steps[place] = msgspec.structs.replace(step, files=files)
+                manifest.steps[i] = msgspec.structs.replace(step, files=files)
         if total:
             with self._files.workshop() as folder:
                 self._write_manifest(manifest, folder)

@@ -29,8 +29,8 @@ def address_of(archive: str) -> str:
         raise ValueError("archive: it is empty; give a folder, or an address such as s3://bucket/folder")
     if _MEMORY.search(archive):
         raise ValueError(f"archive: {archive} ends with the process that writes it; give a folder, or an address of a store")
-    place = _LOCAL.sub("", archive, count=1) if _LOCAL.match(archive) else archive
-    return archive.rstrip("/") if "://" in place else str(Path(place).resolve())
+    path = _LOCAL.sub("", archive, count=1) if _LOCAL.match(archive) else archive
+    return archive.rstrip("/") if "://" in path else str(Path(path).resolve())
 
 
 def open_files(address: str) -> Folder | Remote:

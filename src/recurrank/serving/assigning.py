@@ -70,7 +70,7 @@ def drafted(
     ours: Sequence[str], theirs: Sequence[str], positions: int, rng: np.random.Generator
 ) -> tuple[list[str], list[int | float]]:
     """A list that the ranker (``ours``) and the baseline have drafted, and which positions are the ranker's."""
-    number = {name: place for place, name in enumerate(dict.fromkeys([*ours, *theirs]))}
+    number = {name: i for i, name in enumerate(dict.fromkeys([*ours, *theirs]))}
     names = list(number)
     shown = team_draft([number[name] for name in ours], [number[name] for name in theirs], positions, rng)
     return [names[item] for item in shown.items.tolist()], [int(one) if one in (0, 1) else one for one in shown.share.tolist()]

@@ -53,7 +53,7 @@ def replay(store: Store, stored: StoredRanker, archive: str | None = None) -> Fi
     try:
         while part := list(itertools.islice(events, CHUNK)):
             count += len(part)
-            ends = [place + 1 for place, event in enumerate(part) if event.seq in kept]
+            ends = [i + 1 for i, event in enumerate(part) if event.seq in kept]
             for start, stop in itertools.pairwise([0, *ends, len(part)]):
                 fold.apply(part[start:stop])
                 there = kept.get(fold.seq)
@@ -97,7 +97,7 @@ def export(store: Store, path: Path, archive: str | None = None) -> int:
     ids: dict[int, tuple[str, ...]] = {}
     for number in rankers:
         catalogue = unpack_catalogue(store.catalogue(number))
-        ids[number] = tuple(catalogue.ids) if catalogue.ids else tuple(str(place) for place in range(len(catalogue)))
+        ids[number] = tuple(catalogue.ids) if catalogue.ids else tuple(str(i) for i in range(len(catalogue)))
     schema = pa.schema(
         [
             ("seq", pa.int64()),

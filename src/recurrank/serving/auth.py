@@ -19,7 +19,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
-from recurrank.serving.files import SCHEME, check_place, give_to_owner, keys_of, path_of
+from recurrank.serving.files import SCHEME, check_path, give_to_owner, keys_of, path_of
 
 try:
     import fcntl
@@ -116,7 +116,7 @@ def open_keys(address: str) -> Keys:
     """The keys that belong to a store."""
     if address.startswith(SCHEME) and len(address) > len(SCHEME):
         path = path_of(address)
-        check_place(path)
+        check_path(path)
         return KeyFile(keys_of(path))
     if address.startswith(("postgresql://", "postgres://")):
         from recurrank.serving.store.postgres import PostgresKeys

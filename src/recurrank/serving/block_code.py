@@ -149,7 +149,7 @@ def rooms(positions: int, count: int, short: bool) -> tuple[int, int]:
 
 
 @inner
-def places(space: float, falling: int, rising: int, ways: Ints) -> int:
+def levels_within(space: float, falling: int, rising: int, ways: Ints) -> int:
     """The most levels N with which falling and rising values can be told apart in so many numbers."""
     low, high = 0, LEVELS
     while high - low > 1:
@@ -202,7 +202,7 @@ def log_code(p: Floats, positions: int, limit: int, chance: float, levels: Ints,
     ):
         code += unit * digit
         unit *= radix
-    size = places(limit / unit, falling, runs - falling, ways)
+    size = levels_within(limit / unit, falling, runs - falling, ways)
     if runs == 0:
         return code if unit < limit else -1
     if size < 2 or OCTAVES[reach] / (size - 1) > COARSEST:
@@ -231,7 +231,7 @@ def log_block(code: int, positions: int, limit: int, p: Floats, levels: Ints, wa
     octaves, unit, code = OCTAVES[code % len(OCTAVES)], unit * len(OCTAVES), code // len(OCTAVES)
     for j in range(1, m):
         p[j] = -1.0
-    size = places(limit / unit, falling, runs - falling, ways)
+    size = levels_within(limit / unit, falling, runs - falling, ways)
     for run in range(runs, 0, -1):  # which positions are new: the largest j with C(j - 1, run) <= subset
         j = run
         while j + 1 < m and ways[run, j + 1 - run] <= subset:

@@ -156,7 +156,7 @@ def changed(stock: Stock, changes: ItemChanges) -> Stock:
 
 def left(before: Stock, after: Stock) -> list[int]:
     """The indices of items that are not there any more; others may have them by now."""
-    return [place for _, place in before.index.items() - after.index.items()]
+    return [item for _, item in before.index.items() - after.index.items()]
 
 
 def carried_counts(counts: Ints, gone: list[int], size: int) -> Ints:
@@ -192,10 +192,10 @@ def needed(stock: Stock, wanted: Wanted) -> ItemChanges:
         other = as_rows(wanted.change_features, stock.dim)
     add = []
     for row, name in enumerate(wanted.add):
-        place = stock.index.get(name)
-        if place is None:
+        item = stock.index.get(name)
+        if item is None:
             add.append(row)
-        elif new is not None and not np.array_equal(stock.features[place], new[row]):
+        elif new is not None and not np.array_equal(stock.features[item], new[row]):
             raise ValueError(f"add[{row}]: {name!r} is there already, with other features; change it instead")
     for row, name in enumerate(wanted.change):
         if name not in stock.index:

@@ -46,7 +46,7 @@ def split(starts: dict[int, int]) -> tuple[int, list[int]]:
     """Where to begin reading for all rankers, and the few that are so far behind that they are read alone."""
     order = sorted(starts, key=lambda ranker: starts[ranker])
     alone = 0
-    for place in range(min(ALONE, len(order) - 1)):
-        if starts[order[place + 1]] - starts[order[place]] > FAR:
-            alone = place + 1
+    for i in range(min(ALONE, len(order) - 1)):
+        if starts[order[i + 1]] - starts[order[i]] > FAR:
+            alone = i + 1
     return (starts[order[alone]] if order else 0), order[:alone]

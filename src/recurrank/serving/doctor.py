@@ -20,7 +20,7 @@ from urllib.parse import unquote
 from recurrank import __version__
 from recurrank.serving.archive import Archive
 from recurrank.serving.auth import check_guarded, open_keys
-from recurrank.serving.files import SCHEME, check_place, keys_of, path_of
+from recurrank.serving.files import SCHEME, check_path, keys_of, path_of
 from recurrank.serving.known_archives import check_dropping, known, next_step, predecessor
 from recurrank.serving.store import Store, StoreError, open_store
 
@@ -80,9 +80,9 @@ def _why(error: Exception, address: str) -> str:
     said, cause = str(error), error.__cause__
     if isinstance(error, StoreError) and cause is not None and str(cause) not in said:
         said += f": {cause}"
-    _, _, place = address.partition("://")
-    inside = place.rpartition("@")[0].partition(":")[2]  # an address that is spelled wrongly is cut in other places
-    given = {inside, *re.split("[@/:?#]", inside), *re.findall(r"password=([^&\s]+)", place)}
+    _, _, rest = address.partition("://")
+    inside = rest.rpartition("@")[0].partition(":")[2]  # an address that is spelled wrongly is cut in other places
+    given = {inside, *re.split("[@/:?#]", inside), *re.findall(r"password=([^&\s]+)", rest)}
     for secret in sorted(given | {unquote(one) for one in given}, key=len, reverse=True):
         said = said.replace(secret, "***") if secret else said
     return " ".join(said.split())
@@ -92,7 +92,7 @@ def _there(address: str) -> bool:
     """Whether there is a store; ValueError where none can be."""
     if not address.startswith(SCHEME):
         return True
-    check_place(path_of(address))
+    check_path(path_of(address))
     return path_of(address).is_file()
 
 

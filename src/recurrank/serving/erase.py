@@ -177,9 +177,9 @@ def _erase_table(path: Path, subject: str, partial: Path) -> int:
     named = pc.fill_null(pc.equal(column, subject), False)
     count = pc.sum(named).as_py() or 0
     if count:
-        place = table.column_names.index("subject")
+        index = table.column_names.index("subject")
         without = pc.if_else(named, pa.scalar(None, column.type), column)
-        pq.write_table(table.set_column(place, "subject", without), partial)
+        pq.write_table(table.set_column(index, "subject", without), partial)
     return int(count)
 
 

@@ -15,7 +15,7 @@ def path_of(address: str) -> Path:
     return Path(address.removeprefix(SCHEME))
 
 
-def check_place(path: Path) -> None:
+def check_path(path: Path) -> None:
     """ValueError where no store can be."""
     if not path.absolute().parent.is_dir():
         raise ValueError(f"store: the folder of {path} does not exist; make it first")

@@ -71,7 +71,7 @@ class HostedRequestRanker(HostedStock):
         here: Container[Any] = stock.index if ruled.candidates is None else set(ruled.candidates)
         if not ruled.exclude and not ruled.pin:
             return allowed(baseline, min(most, ruled.count(len(stock))), here)
-        names: Sequence[Any] = ruled.candidates or [stock.names[place] for place in stock.alive.tolist()]
+        names: Sequence[Any] = ruled.candidates or [stock.names[item] for item in stock.alive.tolist()]
         size = rules(names, ruled.exclude, ruled.pin, most).size
         return allowed(baseline, size, here, ruled.pin, set(ruled.exclude))
 

@@ -42,10 +42,10 @@ class InOrder:
         if unit is not None:
             if not len(self._units):
                 self._units = np.zeros(UNITS // 8, np.uint8)
-            place, bit = unit >> 3, 1 << (unit & 7)
-            if self._units[place] & bit:
+            byte, bit = unit >> 3, 1 << (unit & 7)
+            if self._units[byte] & bit:
                 return
-            self._units[place] |= bit
+            self._units[byte] |= bit
         self._waiting[seq] = None
 
     def answer(self, seq: int, *what: Any) -> Iterator[list[Any]]:

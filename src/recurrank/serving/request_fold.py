@@ -120,11 +120,11 @@ class RequestFold(Fold):
         index, width = self.stocked.stock.index, (self.ranker.positions + 7) // 8
         screen = screen_bits(event.clicks, self.ranker.positions)
         for k, name in enumerate(shown.names):
-            place = index.get(name)
-            if place is not None:
+            item = index.get(name)
+            if item is not None:
                 click = screen[k >> 3] >> (k & 7) & 1
-                self.shown[place] += click | (screen[width + (k >> 3)] >> (k & 7) & 1)
-                self.clicked[place] += click
+                self.shown[item] += click | (screen[width + (k >> 3)] >> (k & 7) & 1)
+                self.clicked[item] += click
 
     def _batch(self, waiting: list[tuple[Event, ShownRequest]]) -> _Batch:
         count, positions = len(waiting), self.ranker.positions

@@ -49,11 +49,11 @@ class RestockingFold(Fold):
 
     def _fold(self, events: Sequence[Event]) -> None:
         start = 0
-        for place, event in enumerate(events):
+        for i, event in enumerate(events):
             if event.kind in CHANGES and event.seq > self.seq:
-                super()._fold(events[start:place])
+                super()._fold(events[start:i])
                 self._change(event)
-                self.seq, start = event.seq, place + 1
+                self.seq, start = event.seq, i + 1
         super()._fold(events[start:])
 
     def _change(self, event: Event) -> None:
@@ -80,8 +80,8 @@ class RestockingFold(Fold):
             names = names_in(event.payload, positions, self._first.ids)
         except (IndexError, ValueError):
             return b"\xff" * size  # items that cannot be
-        places = [index.get(name, -1) for name in names]
-        items = [place if place >= 0 and self.since[place] < event.served else GONE for place in places]
+        indices = [index.get(name, -1) for name in names]
+        items = [i if i >= 0 and self.since[i] < event.served else GONE for i in indices]
         marks = self.ranker.carried(np.frombuffer(words, "<i8", offset=4 * positions).reshape(-1, 2))
         return struct.pack(f"<{positions}i", *items) + marks.astype("<i8").tobytes()
 

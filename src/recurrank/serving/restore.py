@@ -54,7 +54,7 @@ def restore(source: Path, address: str, at: str | None = None, archive: str | No
     ``archive`` is where the log's archive is, if not where the store says. ValueError, and nothing is made, for what cannot be
     restored.
     """
-    path = _place(source, address)
+    path = _target(source, address)
     partial, put_back = partial_of(path), 0
     remove_partial(path)
     try:
@@ -83,7 +83,7 @@ def restore(source: Path, address: str, at: str | None = None, archive: str | No
     return Restored(path, until, last - until, keys_of(path).is_file(), put_back)
 
 
-def _place(source: Path, address: str) -> Path:
+def _target(source: Path, address: str) -> Path:
     """The file to be made; ValueError where nothing can be made."""
     if address.startswith(("postgresql://", "postgres://")):
         raise ValueError("store: PostgreSQL has its own ways to restore a database; use pg_restore, see the handbook")

@@ -83,12 +83,12 @@ def tally_round(tally: Tally, number: int, seen: int, items: Ints) -> None:
     row = number % SLATES
     for k in range(len(items)):
         tally.slates[row, k] = items[k]
-    place = number // tally.width[0]
-    if place >= BINS:
+    b = number // tally.width[0]
+    if b >= BINS:
         for i in range(BINS // 2):
             tally.bins[i] = tally.bins[2 * i] + tally.bins[2 * i + 1]
         for i in range(BINS // 2, BINS):
             tally.bins[i] = 0
         tally.width[0] *= 2
-        place = BINS // 2
-    tally.bins[place] += seen
+        b = BINS // 2
+    tally.bins[b] += seen

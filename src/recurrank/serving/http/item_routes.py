@@ -87,9 +87,9 @@ def _page(service: Service, name: str, page: Page) -> s.ItemsPage:
     hosted, following = service.hosted(name), page.after + page.limit
     stock = service.stocked(name).stock if isinstance(hosted, HostedStock) else None
     if stock is not None and stock.origin is None:
-        places, total = stock.alive[page.after : following].tolist(), len(stock)
-        items = [s.NewItem(str(stock.names[place]), stock.features[place].tolist()) for place in places]
+        indices, total = stock.alive[page.after : following].tolist(), len(stock)
+        items = [s.NewItem(str(stock.names[i]), stock.features[i].tolist()) for i in indices]
     else:
         features, total = hosted.catalogue.features, len(hosted.catalogue)
-        items = [s.NewItem(hosted.first_ids[place], features[place].tolist()) for place in range(total)[page.after : following]]
+        items = [s.NewItem(hosted.first_ids[i], features[i].tolist()) for i in range(total)[page.after : following]]
     return s.ItemsPage(items, total, following if following < total else None)

@@ -22,9 +22,9 @@ def read_patch(kind: str, body: bytes, query: dict[str, str], bounds: Bounds) ->
     asked = decode(body, type=s.ItemsPatch)
     rows = [*asked.add, *asked.change]
     size = len(rows[0].features) if rows else 0
-    for place, item in enumerate(rows):
+    for row, item in enumerate(rows):
         if len(item.features) != size:
-            field = f"add[{place}]" if place < len(asked.add) else f"change[{place - len(asked.add)}]"
+            field = f"add[{row}]" if row < len(asked.add) else f"change[{row - len(asked.add)}]"
             raise ValueError(f"{field}.features: {len(item.features)} numbers, the first item has {size}")
     document: dict[str, Any] = {"add": len(asked.add), "remove": asked.remove}
     return Rows(document, np.array([item.features for item in rows]), [item.id for item in rows])

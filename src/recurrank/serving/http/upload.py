@@ -103,9 +103,9 @@ def _value(text: str) -> Any:
 
 def _listed(items: list[s.NewItem]) -> Catalogue:
     size = len(items[0].features)
-    for place, item in enumerate(items):
+    for row, item in enumerate(items):
         if len(item.features) != size:
-            raise ValueError(f"items[{place}].features: {len(item.features)} numbers, the first item has {size}")
+            raise ValueError(f"items[{row}].features: {len(item.features)} numbers, the first item has {size}")
     return Catalogue(np.array([item.features for item in items]), [item.id for item in items])
 
 

@@ -74,7 +74,7 @@ class Store(abc.ABC):
         """
         with self.transaction(wait) as t:
             rows = self.rows(t, {o.slate for o in operations if isinstance(o, (Serve, Report))})
-            expiring = self.rows_served(t, {place for o in operations if isinstance(o, Expire) for place in o.served})
+            expiring = self.rows_served(t, {seq for o in operations if isinstance(o, Expire) for seq in o.served})
             rows |= {row.slate: row for row in expiring}
             ids = {row.served: row.slate for row in expiring}
             known, changes = self.living(t), dict[int, int]()
@@ -82,16 +82,16 @@ class Store(abc.ABC):
             before = dict(rows)
             events: list[Event] = []
             beside: list[bytes] = []  # what each says about the rows beside the log: see chain.py
-            (seq, digest, _), now = self.head(t), time.time()
+            (last, digest, _), now = self.head(t), time.time()
             payloads: dict[int, bytes] = {}
 
             def note(
                 ranker: int, kind: Kind, served: int = 0, clicks: bytes = b"", payload: bytes = b"", says: bytes = b""
             ) -> int:
-                place = seq + len(events) + 1
-                events.append(Event(place, ranker, int(kind), served, clicks, payload, now))
+                seq = last + len(events) + 1
+                events.append(Event(seq, ranker, int(kind), served, clicks, payload, now))
                 beside.append(says)
-                return place
+                return seq
 
             outcomes: list[Any] = []
             for operation in operations:
@@ -103,9 +103,9 @@ class Store(abc.ABC):
                         elif row is None and stock < known[ranker].stock:
                             outcomes.append(Served(None, stale=True))
                         elif row is None:
-                            place = note(ranker, Kind.SERVED, payload=payload, says=chain.slate_mark(slate))
-                            rows[slate] = Row(slate, place, ranker, Status.OPEN, b"", payload[:4])
-                            payloads[place] = payload
+                            seq = note(ranker, Kind.SERVED, payload=payload, says=chain.slate_mark(slate))
+                            rows[slate] = Row(slate, seq, ranker, Status.OPEN, b"", payload[:4])
+                            payloads[seq] = payload
                             outcomes.append(Served(payload))
                         elif row.ranker != ranker:
                             outcomes.append(Served(None))
@@ -114,7 +114,7 @@ class Store(abc.ABC):
                     case Report(slate):
                         outcomes.append(self._reported(rows.get(slate), operation, known, rows, note))
                     case Expire(served, learn):
-                        over = [rows[ids[place]] for place in served if place in ids and ids[place] in rows]
+                        over = [rows[ids[seq]] for seq in served if seq in ids and ids[seq] in rows]
                         outcomes.append(sum(self._expired(row, learn, rows, note) for row in over))
                     case Change(ranker, kind, payload, after):
                         if ranker not in known or known[ranker].stock != after:
@@ -127,7 +127,7 @@ class Store(abc.ABC):
             changed = [row for slate, row in rows.items() if slate in before and row != before[slate]]
             self.write(t, events, chain.links(digest, events, beside), new, changed)
             self.note_changes(t, changes)
-        self.noted = max(self.noted, seq + len(events))
+        self.noted = max(self.noted, last + len(events))
         if "late" in outcomes:
             reports = zip(operations, outcomes, strict=True)
             self.late.update(rows[o.slate].ranker for o, outcome in reports if outcome == "late" and isinstance(o, Report))
@@ -183,7 +183,7 @@ class Store(abc.ABC):
         """The rows of these slates, as far as there are any."""
 
     @abc.abstractmethod
-    def rows_served(self, t: Any, places: set[int]) -> list[Row]:
+    def rows_served(self, t: Any, served: set[int]) -> list[Row]:
         """The rows of the slates that these events served, as far as they are open."""
 
     @abc.abstractmethod

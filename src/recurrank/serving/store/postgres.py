@@ -127,11 +127,11 @@ class PostgresStore(SqlStore):
         t.execute(f"SELECT {columns} FROM {joined} WHERE s.slate = ANY(%s)", (list(slates),))
         return {row[0]: Row(*row) for row in t.fetchall()}
 
-    def rows_served(self, t: Any, places: set[int]) -> list[Row]:
-        if not places:
+    def rows_served(self, t: Any, served: set[int]) -> list[Row]:
+        if not served:
             return []
         query = "SELECT slate, served, ranker, status, clicks FROM recurrank_slates WHERE status = 0 AND served = ANY(%s)"
-        t.execute(query + " ORDER BY served", (list(places),))
+        t.execute(query + " ORDER BY served", (list(served),))
         return [Row(*row) for row in t.fetchall()]
 
     def write(self, t: Any, events: list[Event], links: list[bytes], new: list[Row], changed: list[Row]) -> None:

@@ -182,7 +182,7 @@ class Floor(msgspec.Struct, frozen=True):
 
     def open_events(self) -> list[int]:
         """The events of :attr:`open`."""
-        return [int.from_bytes(self.open[place : place + 8], "little") for place in range(0, len(self.open), 8)]
+        return [int.from_bytes(self.open[i : i + 8], "little") for i in range(0, len(self.open), 8)]
 
 
 class Line(NamedTuple):

@@ -19,7 +19,7 @@ from typing import Any
 
 from recurrank.serving import chain
 from recurrank.serving.events import CHANGES, Event, Kind
-from recurrank.serving.files import check_place, give_to_owner
+from recurrank.serving.files import check_path, give_to_owner
 from recurrank.serving.store.records import Head, Living, Locked, Row, StoreError
 from recurrank.serving.store.sql import SqlStore
 
@@ -76,7 +76,7 @@ class SqliteStore(SqlStore):
     def __init__(self, path: str | Path, read_only: bool = False) -> None:
         super().__init__()
         self.path, self._read_only = Path(path), read_only
-        check_place(self.path)
+        check_path(self.path)
         self._guard = None if read_only else _only_one(self.path)
         opened: list[sqlite3.Connection] = []
         try:
@@ -106,8 +106,8 @@ class SqliteStore(SqlStore):
 
     def _connect(self, opened: list[sqlite3.Connection]) -> sqlite3.Connection:
         if self._read_only:
-            place = f"{self.path.absolute().as_uri()}?mode=ro"
-            opened.append(sqlite3.connect(place, uri=True, isolation_level=None, check_same_thread=False, timeout=LOCKED))
+            address = f"{self.path.absolute().as_uri()}?mode=ro"
+            opened.append(sqlite3.connect(address, uri=True, isolation_level=None, check_same_thread=False, timeout=LOCKED))
             return opened[-1]
         connection = sqlite3.connect(self.path, isolation_level=None, check_same_thread=False, timeout=LOCKED)
         opened.append(connection)
@@ -215,9 +215,9 @@ class SqliteStore(SqlStore):
             found |= {row[0]: Row(*row) for row in t.execute(query, part)}
         return found
 
-    def rows_served(self, t: sqlite3.Connection, places: set[int]) -> list[Row]:
+    def rows_served(self, t: sqlite3.Connection, served: set[int]) -> list[Row]:
         query = "SELECT slate, served, ranker, status, clicks FROM slates WHERE status = 0 AND served = ?"
-        return [Row(*row) for place in sorted(places) for row in t.execute(query, (place,))]
+        return [Row(*row) for seq in sorted(served) for row in t.execute(query, (seq,))]
 
     def head(self, t: sqlite3.Connection | None = None) -> Head:
         if t is None:
@@ -258,10 +258,10 @@ class SqliteStore(SqlStore):
         if lost:  # slates of long ago, and changes
             shown: dict[int, bytes] = {}
             with self.reading() as reader:
-                for part in range(0, len(lost), 500):
-                    places = lost[part : part + 500]
-                    query = f"SELECT seq, payload FROM events WHERE seq IN ({','.join('?' * len(places))})"
-                    shown |= dict(reader.execute(query, places))
+                for first in range(0, len(lost), 500):
+                    part = lost[first : start2 + 500]
+                    query = f"SELECT seq, payload FROM events WHERE seq IN ({','.join('?' * len(part))})"
+                    shown |= dict(reader.execute(query, part))
             found = [event._replace(payload=shown.get(_payload_of(event), event.payload)) for event in found]
         return found
 
