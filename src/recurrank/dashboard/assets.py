@@ -53,13 +53,13 @@ def digest() -> str:
 @functools.cache
 def modules(script: str) -> list[str]:
     """The scripts that a script needs, itself first: a page names them all, so that they are fetched at once."""
-    found, new = [script], [script]
+    scripts, new = [script], [script]
     while new:
         text = files()[new.pop()].content.decode()
-        fresh = [name for name in re.findall(r'^import .*?"\./([a-z]+\.js)";', text, flags=re.M) if name not in found]
-        found += fresh
+        fresh = [name for name in re.findall(r'^import .*?"\./([a-z]+\.js)";', text, flags=re.M) if name not in scripts]
+        scripts += fresh
         new += fresh
-    return found
+    return scripts
 
 
 @functools.cache
@@ -84,7 +84,7 @@ def unused_styles() -> list[str]:
     The pages' Content-Security-Policy would refuse them, and the browser complain to the person about it.
     """
     return sorted(
-        {found.decode() for found in re.findall(rb'getElementById\("([0-9a-f]{64})"\)', packaged("plotly.min.js").content)}
+        {digest.decode() for digest in re.findall(rb'getElementById\("([0-9a-f]{64})"\)', packaged("plotly.min.js").content)}
     )
 
 

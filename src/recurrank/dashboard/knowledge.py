@@ -39,9 +39,9 @@ class Ranked(NamedTuple):
     competing: int
 
 
-def boxes(known: Knowledge) -> list[dict[str, Any]]:
+def boxes(knowledge: Knowledge) -> list[dict[str, Any]]:
     """The boxes of the flow chart, finished blocks included; none of an algorithm that does not work in blocks."""
-    return [_box(block) for block in sorted([*(known.history or []), *(known.blocks or [])])]
+    return [_box(block) for block in sorted([*(knowledge.history or []), *(knowledge.blocks or [])])]
 
 
 def _box(block: KnownBlock) -> dict[str, Any]:
@@ -52,12 +52,12 @@ def _box(block: KnownBlock) -> dict[str, Any]:
 
 def ranking(hosted: HostedRanker) -> tuple[list[Ranked], str]:
     """The ranking that it would show now, and in words what is certain about it."""
-    known = hosted.fold.ranker.knowledge()
-    if known.blocks is not None and known.leaders is not None:
-        leaders = known.leaders
-        return [_ranked(leaders[block.first + j], block) for block in known.blocks for j in range(block.width)], CERTAIN
+    knowledge = hosted.fold.ranker.knowledge()
+    if knowledge.blocks is not None and knowledge.leaders is not None:
+        leaders = knowledge.leaders
+        return [_ranked(leaders[block.first + j], block) for block in knowledge.blocks for j in range(block.width)], CERTAIN
     if hosted.spec.takes_requests:
-        return [Ranked(item, None, k + 1, k + 1, 0) for k, item in enumerate(known.leaders or [])], BELIEVED
+        return [Ranked(item, None, k + 1, k + 1, 0) for k, item in enumerate(knowledge.leaders or [])], BELIEVED
     items = unpack_items(hosted.peek(), hosted.spec.positions)
     return [Ranked(item, None, k + 1, k + 1, 0) for k, item in enumerate(items)], DRAWN
 
@@ -71,9 +71,9 @@ def exploration(fold: Fold) -> float | None:
 
     A block tries items at its first position only, so it is enough to look there; None where there are no blocks or slates.
     """
-    known, slates = fold.ranker.knowledge(), fold.tally.last_slates(fold.counts["learned"])
-    if known.blocks is None or known.leaders is None or len(slates) == 0:
+    knowledge, slates = fold.ranker.knowledge(), fold.tally.last_slates(fold.counts["learned"])
+    if knowledge.blocks is None or knowledge.leaders is None or len(slates) == 0:
         return None
-    firsts = [block.first for block in known.blocks]
-    tried = (slates[:, firsts] != [known.leaders[first] for first in firsts]).sum()
+    firsts = [block.first for block in knowledge.blocks]
+    tried = (slates[:, firsts] != [knowledge.leaders[first] for first in firsts]).sum()
     return float(tried) / float(slates.size)

@@ -49,13 +49,13 @@ def items(hosted: HostedRanker, search: str, sort: str, page: int) -> dict[str, 
     with hosted.folding:
         shown, clicked = hosted.fold.shown.copy(), hosted.fold.clicked.copy()
         index = _index(hosted)
-    found = index.search(search)
+    matching = index.search(search)
     key, descending = sort.removeprefix("-"), sort.startswith("-")
     if key == "id":
-        order = found[np.argsort(index.alphabetical[found], kind="stable")]
+        order = matching[np.argsort(index.alphabetical[matching], kind="stable")]
     else:
         values = {"shown": shown, "clicked": clicked, "rate": np.where(shown > 0, clicked / np.maximum(shown, 1), -1.0)}[key]
-        order = found[np.argsort(values[found] * (-1 if descending else 1), kind="stable")]
+        order = matching[np.argsort(values[matching] * (-1 if descending else 1), kind="stable")]
     if key == "id" and descending:
         order = order[::-1]
     page, pages, part = _page(len(order), ITEMS, page)
@@ -104,14 +104,14 @@ class Index:
         if not wanted:
             return self._there
         text, starts = self._folded
-        found: list[int] = []
+        items: list[int] = []
         at = text.find(wanted)
         while at >= 0:
-            found.append(bisect.bisect_right(starts, at) - 1)
-            if found[-1] + 1 == len(starts):
+            items.append(bisect.bisect_right(starts, at) - 1)
+            if items[-1] + 1 == len(starts):
                 break
-            at = text.find(wanted, starts[found[-1] + 1])
-        return np.array(found, np.int64)
+            at = text.find(wanted, starts[items[-1] + 1])
+        return np.array(items, np.int64)
 
 
 def _plain(text: str) -> str:

@@ -78,7 +78,7 @@ def whole(service: Service, name: str, truths: Truths) -> dict[str, Any]:
         fold = hosted.fold
         learned = fold.counts["learned"]
         margin, (width, clicks, last) = fold.tally.margin(learned), fold.tally.curve(learned)
-        known = fold.ranker.knowledge()
+        knowledge = fold.ranker.knowledge()
         ranked, about = ranking(hosted)
         truth = truths.get(name)
         summary = line(service, hosted)
@@ -92,18 +92,18 @@ def whole(service: Service, name: str, truths: Truths) -> dict[str, Any]:
             "curve": {"width": width, "clicks": clicks, "last": last},
             "by_position": [int(seen) / learned if learned else 0.0 for seen in fold.at],
             "truth": None if truth is None else {"total": float(sum(truth.by_position)), **truth._asdict()},
-            "flow": {"boxes": boxes(known), "history": known.history is not None},
+            "flow": {"boxes": boxes(knowledge), "history": knowledge.history is not None},
             "experiment": compared,
-            "requests": _requests(hosted, known),
+            "requests": _requests(hosted, knowledge),
             "ranking": [{"position": k + 1, **_item(hosted, at.item), **_said(at)} for k, at in enumerate(ranked[:RANKED])],
             "ranking_about": about if len(ranked) <= RANKED else f"The first {RANKED} positions. {about}",
             "events": [_event(hosted, event) for event in reversed(events)],
         }
 
 
-def _requests(hosted: HostedRanker, known: Knowledge) -> dict[str, Any] | None:
+def _requests(hosted: HostedRanker, knowledge: Knowledge) -> dict[str, Any] | None:
     """What a ranker of requests believes, and what this server was asked in the last seconds; None for other rankers."""
-    believed = requests_of(hosted, known)
+    believed = requests_of(hosted, knowledge)
     if believed is None or not isinstance(hosted, HostedRequestRanker):
         return None
     last = [candidates for at, candidates in list(hosted.asked) if time.monotonic() - at < LATELY]

@@ -84,8 +84,8 @@ class Folder:
 
     def check_writable(self) -> None:
         """OSError where no file can be made in the folder, or in the one in which it would be made. Nothing stays there."""
-        there = next(path for path in (self._root, *self._root.parents) if path.exists())
-        with tempfile.TemporaryDirectory(prefix=_WRITING, dir=there):
+        existing = next(path for path in (self._root, *self._root.parents) if path.exists())
+        with tempfile.TemporaryDirectory(prefix=_WRITING, dir=existing):
             pass
 
 

@@ -61,23 +61,23 @@ class Asked(NamedTuple):
             return len(self.candidates)
         return items if self.features is None else len(self.features)
 
-    def under(self, known: Stocked, positions: int) -> Asked:
+    def under(self, stocked: Stocked, positions: int) -> Asked:
         """The same request under the rules of all slates, as far as its candidates allow; its own pins come first.
 
         ValueError for a pin of an item that the rules exclude: nobody is shown it.
         """
-        rules, most = known.rules, positions if self.positions is None else self.positions
+        rules, most = stocked.rules, positions if self.positions is None else self.positions
         if rules is NO_RULES or rules == NO_RULES:
             return self
         banned = set(rules.exclude)
         for item in self.pin.values():
             if item in banned:
                 raise ValueError(f"pin: {item!r} is excluded by the rules of this ranker; pin another one")
-        here: Container[Any] = known.stock.index if self.features is None else ()
+        here: Container[Any] = stocked.stock.index if self.features is None else ()
         if self.candidates is not None:
             here = set(self.candidates)
         taken, out = set(self.pin.values()), banned.union(self.exclude)
-        highest = min(most, self.count(len(known.stock)) - sum(item in here for item in out))
+        highest = min(most, self.count(len(stocked.stock)) - sum(item in here for item in out))
         pins = {
             position: item
             for position, item in rules.pin.items()
@@ -91,11 +91,11 @@ class Asked(NamedTuple):
 
 def packed(shown: Answered, foreign: bool = False) -> bytes:
     """A slate of a request, as the log has it; its names are strings. An order that others chose teaches at all positions."""
-    known = None if foreign else shown.propensity
+    chances = None if foreign else shown.propensity
     return pack_request(
         ShownRequest(
             shown.names, *packed_rows(shown.features), [] if foreign else shown.pinned, shown.segment, shown.done,
-            shown.change, shown.candidates, None if known is None else known.tolist(), None if foreign else shown.joint,
+            shown.change, shown.candidates, None if chances is None else chances.tolist(), None if foreign else shown.joint,
         )
     )  # fmt: skip
 

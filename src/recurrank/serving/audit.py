@@ -56,8 +56,8 @@ def replay(store: Store, stored: StoredRanker, archive: str | None = None) -> Fi
             ends = [i + 1 for i, event in enumerate(part) if event.seq in kept]
             for start, stop in itertools.pairwise([0, *ends, len(part)]):
                 fold.apply(part[start:stop])
-                there = kept.get(fold.seq)
-                if there is not None and intact(stored.number, *there) and not agrees(store, stored, fold, there):
+                expected = kept.get(fold.seq)
+                if expected is not None and intact(stored.number, *expected) and not agrees(store, stored, fold, expected):
                     faults.append(f"the snapshot after event {fold.seq} is not what the log gives")
                     kept.pop(fold.seq)  # said once
     except ValueError as error:

@@ -160,10 +160,10 @@ def create(
     secret = PREFIX + secrets.token_urlsafe(32)
     new = Key(name, hashed(secret), (*dict.fromkeys(roles), *bounds), time.time())
 
-    def added(there: list[Key]) -> list[Key]:
-        if any(key.name == name for key in there):
+    def added(existing: list[Key]) -> list[Key]:
+        if any(key.name == name for key in existing):
             raise ValueError(f"name: there is a key called {name!r}; revoke it first, or choose another name")
-        return [*there, new]
+        return [*existing, new]
 
     keys.change(added)
     return secret
@@ -179,8 +179,8 @@ def _bounds(roles: list[str], ranker: str | None, origin: str | None, rate: floa
         raise ValueError(f"origin: {origin!r} is not an origin; give one as https://shop.example, without a path")
     if rate is not None and not 0 < rate <= 1e6:
         raise ValueError(f"rate: {rate:g} is not a number of requests per second; give one above 0")
-    found = {"ranker": ranker, "origin": origin, "rate": None if rate is None else f"{rate:g}"}
-    return [f"{what}={value}" for what, value in found.items() if value is not None]
+    bounds = {"ranker": ranker, "origin": origin, "rate": None if rate is None else f"{rate:g}"}
+    return [f"{what}={value}" for what, value in bounds.items() if value is not None]
 
 
 def spelled_origin(origin: str) -> str:
@@ -195,10 +195,10 @@ def spelled_origin(origin: str) -> str:
 def revoke(keys: Keys, name: str) -> None:
     """Make a key worthless; servers notice within seconds."""
 
-    def without(there: list[Key]) -> list[Key]:
-        if not any(key.name == name for key in there):
+    def without(existing: list[Key]) -> list[Key]:
+        if not any(key.name == name for key in existing):
             raise ValueError(f"name: there is no key called {name!r}; `recurrank keys list` shows those that there are")
-        return [key for key in there if key.name != name]
+        return [key for key in existing if key.name != name]
 
     keys.change(without)
 

@@ -63,11 +63,11 @@ WAYS = _ways()
 
 def _sizes() -> Ints:
     """By width, how many numbers narrower blocks have on the exact grid: t, F_1, F_2, ..., and perhaps s as another point."""
-    total, found = 0, [0, 0]
+    total, starts = 0, [0, 0]
     for m in range(1, WIDEST + 1):
         total = min(WORD, total + (m - 1) * int(WAYS[m - 1, EXACT + 1]) + int(WAYS[m, EXACT + 1]))
-        found.append(total)
-    return np.array(found)
+        starts.append(total)
+    return np.array(starts)
 
 
 NARROWER = _sizes()

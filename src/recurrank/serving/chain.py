@@ -28,12 +28,12 @@ REPLACED = "replaced"
 _FIELDS = struct.Struct("<16sqqqqdII")
 
 
-def link(before: bytes, event: Event, beside: bytes = b"") -> bytes:
+def link(before: bytes, event: Event, claim: bytes = b"") -> bytes:
     """An event's link: its digest, then what it says about the rows beside the log."""
     seq, ranker, kind, served, clicks, payload, at = event
     payload = _lasting(kind, payload)
     fields = _FIELDS.pack(before, seq, ranker, kind, served, at, len(clicks), len(payload))
-    return blake2b(b"".join((fields, clicks, payload, beside)), digest_size=SIZE).digest() + beside
+    return blake2b(b"".join((fields, clicks, payload, claim)), digest_size=SIZE).digest() + claim
 
 
 def follows(before: bytes, event: Event, mark: bytes, notes: dict[int, bytes]) -> bool:
@@ -64,13 +64,13 @@ def _lasting(kind: int, payload: bytes) -> bytes:
         return payload
 
 
-def links(before: bytes, events: list[Event], beside: list[bytes]) -> list[bytes]:
+def links(before: bytes, events: list[Event], claims: list[bytes]) -> list[bytes]:
     """The links of events that follow one another."""
-    made = []
-    for event, says in zip(events, beside, strict=True):
-        made.append(link(before, event, says))
-        before = made[-1][:SIZE]
-    return made
+    result = []
+    for event, claim in zip(events, claims, strict=True):
+        result.append(link(before, event, claim))
+        before = result[-1][:SIZE]
+    return result
 
 
 _DIGEST = 8
@@ -83,14 +83,14 @@ def slate_mark(slate: str) -> bytes:
     return name + (b"\0\0" if len(name) == _DIGEST - 1 else b"\0")
 
 
-def slate_of(beside: bytes) -> str | None:
+def slate_of(claim: bytes) -> str | None:
     """The slate's id, from what the link of its SERVED event says; None where an older version wrote it."""
-    return None if len(beside) == _DIGEST or not beside.endswith(b"\0") else _text(beside)
+    return None if len(claim) == _DIGEST or not claim.endswith(b"\0") else _text(claim)
 
 
-def _text(beside: bytes) -> str | None:
+def _text(claim: bytes) -> str | None:
     try:
-        return beside.rstrip(b"\0").decode()
+        return claim.rstrip(b"\0").decode()
     except UnicodeDecodeError:  # the log was altered
         return None
 
@@ -100,10 +100,10 @@ def slate_digest(slate: str) -> bytes:
     return blake2b(slate.encode(), digest_size=_DIGEST).digest()
 
 
-def digest_in(beside: bytes) -> bytes:
+def digest_in(claim: bytes) -> bytes:
     """The digest of a slate's id, from what the link of its SERVED event says."""
-    name = slate_of(beside)
-    return beside if name is None else slate_digest(name)
+    name = slate_of(claim)
+    return claim if name is None else slate_digest(name)
 
 
 def seal(fields: Iterable[tuple[Any, ...]]) -> bytes:

@@ -95,12 +95,12 @@ def pack(chances: Chances, used: Ints) -> list[bytes]:
 @apart
 def _followed(marginal: Floats, joint: Floats, given: Floats, follow: Any) -> None:
     """Which slates need no conditional probabilities: they are unknown, or follow from the others as these are written."""
-    found = np.empty(marginal.shape[1])
+    derived = np.empty(marginal.shape[1])
     for i in range(len(marginal)):
-        given_above(marginal[i], joint[i], len(found), found)
+        given_above(marginal[i], joint[i], len(derived), derived)
         follow[i] = True
-        for k in range(len(found)):
-            follow[i] &= np.isnan(given[i, k]) or abs(found[k] - given[i, k]) <= 2e-3 * given[i, k]
+        for k in range(len(derived)):
+            follow[i] &= np.isnan(given[i, k]) or abs(derived[k] - given[i, k]) <= 2e-3 * given[i, k]
 
 
 def _words(words: list[int], last: int) -> bytes:
@@ -163,9 +163,9 @@ def completed(marginal: list[float | None] | None, joint: float | None) -> Logge
     """With the conditional probabilities, where they follow from the others."""
     if marginal is None or joint is None or any(p is None or p != p for p in marginal):
         return Logged(marginal, joint, None)
-    found = np.empty(len(marginal))
-    known = _follow(np.array(marginal, float), joint, found)
-    return Logged(marginal, joint, found.tolist() if known else None)
+    given = np.empty(len(marginal))
+    known = _follow(np.array(marginal, float), joint, given)
+    return Logged(marginal, joint, given.tolist() if known else None)
 
 
 @apart

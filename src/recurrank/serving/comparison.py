@@ -17,13 +17,13 @@ if TYPE_CHECKING:
 def experiment_of(hosted: HostedRanker) -> dict[str, Any]:
     """As the log has it so far; the mode is the one that slates are drawn in."""
     with hosted.folding:
-        found, mode = hosted.fold.experiment, hosted.mode
-        if mode.since != found.rollout.since:  # the fold is behind: nothing has been compared in this mode
-            found = Experiment(hosted.spec.positions, mode.settings)
-        both, preference = found.both, found.preference
-        moments, waiting = list(found.moments), len(found.order)
+        experiment, mode = hosted.fold.experiment, hosted.mode
+        if mode.since != experiment.rollout.since:  # the fold is behind: nothing has been compared in this mode
+            experiment = Experiment(hosted.spec.positions, mode.settings)
+        both, preference = experiment.both, experiment.preference
+        moments, waiting = list(experiment.moments), len(experiment.order)
         both = ArmComparison(both.most, both.alpha, both.baseline, both.ranker)
-        verdict = "baseline" if mode.stopped is not None else verdict_of(found)
+        verdict = "baseline" if mode.stopped is not None else verdict_of(experiment)
         interleaved = {
             "slates": preference.sessions,
             "credit": preference.mean if preference.sessions else None,
@@ -53,7 +53,7 @@ def experiment_of(hosted: HostedRanker) -> dict[str, Any]:
         "brake_p_value": Brake(mode.settings.margin, mode.alpha).p_value(both) if compared else None,
         "interleaved": interleaved,
         "waiting": waiting,
-        "history": [_moment(one, both) for one in moments],
+        "history": [_moment(moment, both) for moment in moments],
     }
 
 
@@ -77,16 +77,16 @@ def _interval(most: float, alpha: float, baseline: Arm, ranker: Arm) -> tuple[fl
     return ArmComparison(most, alpha, baseline, ranker).interval()
 
 
-def _moment(one: Moment, now: ArmComparison) -> dict[str, Any]:
-    compared = one.baseline.slates > 0 and one.ranker.slates > 0
-    low, high = _interval(now.most, now.alpha, one.baseline, one.ranker) if compared else (None, None)
-    interleaved = one.slates > one.baseline.slates + one.ranker.slates
+def _moment(moment: Moment, now: ArmComparison) -> dict[str, Any]:
+    compared = moment.baseline.slates > 0 and moment.ranker.slates > 0
+    low, high = _interval(now.most, now.alpha, moment.baseline, moment.ranker) if compared else (None, None)
+    interleaved = moment.slates > moment.baseline.slates + moment.ranker.slates
     return {
-        "slates": one.slates,
-        "baseline": one.baseline.mean if one.baseline.slates else None,
-        "ranker": one.ranker.mean if one.ranker.slates else None,
+        "slates": moment.slates,
+        "baseline": moment.baseline.mean if moment.baseline.slates else None,
+        "ranker": moment.ranker.mean if moment.ranker.slates else None,
         "low": low,
         "high": high,
-        "credit": one.credit if interleaved else None,
-        "p_value": one.p_value if interleaved else None,
+        "credit": moment.credit if interleaved else None,
+        "p_value": moment.p_value if interleaved else None,
     }

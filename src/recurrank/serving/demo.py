@@ -95,20 +95,20 @@ class Demo:
     def start(self, service: Service) -> None:
         """Make the first ranker and let its visitors in; the others come when they are compiled, if they are not yet."""
         catalogue = Catalogue(self._problem.features, titles(ITEMS))
-        there: set[str] = set()
+        running: set[str] = set()
 
         def make(name: str) -> None:
             algorithm, options = ALGORITHMS[name]
             spec = RankerSpec(algorithm=algorithm, positions=POSITIONS, rounds=100_000, window_seconds=60.0, options=options)
             service.create(name, spec, catalogue)
-            there.add(name)
+            running.add(name)
 
         def make_others() -> None:
             with contextlib.suppress(StoreError):  # it is stopping
                 make(OTHER)
                 if not self._stopping.is_set():
                     service.create(demo_shop.NAME, self._shop.spec, self._shop.catalogue)
-                    there.add(demo_shop.NAME)
+                    running.add(demo_shop.NAME)
 
         make(NAME)
         index = {title: i for i, title in enumerate(catalogue.ids or ())}
@@ -133,13 +133,13 @@ class Demo:
 
         def come_and_go() -> None:
             while not self._stopping.wait(GROUP / PACE):
-                for name in sorted(there):
+                for name in sorted(running):
                     try:
                         visit(name)
                     except StoreError:  # it is stopping
                         return
                     except ValueError:  # somebody deleted the ranker
-                        there.discard(name)
+                        running.discard(name)
 
         self._threads = [threading.Thread(target=work, name="recurrank-demo", daemon=True) for work in (use, make_others)]
         for thread in self._threads:

@@ -77,15 +77,15 @@ def _guarded(name: str, address: str, check: Callable[[], Check]) -> Iterator[Ch
 
 def _why(error: Exception, address: str) -> str:
     """In one line, with what the database itself said, which a server leaves out of its log; without the password."""
-    said, cause = str(error), error.__cause__
-    if isinstance(error, StoreError) and cause is not None and str(cause) not in said:
-        said += f": {cause}"
+    text, cause = str(error), error.__cause__
+    if isinstance(error, StoreError) and cause is not None and str(cause) not in text:
+        text += f": {cause}"
     _, _, rest = address.partition("://")
     inside = rest.rpartition("@")[0].partition(":")[2]  # an address that is spelled wrongly is cut in other places
     given = {inside, *re.split("[@/:?#]", inside), *re.findall(r"password=([^&\s]+)", rest)}
     for secret in sorted(given | {unquote(one) for one in given}, key=len, reverse=True):
-        said = said.replace(secret, "***") if secret else said
-    return " ".join(said.split())
+        text = text.replace(secret, "***") if secret else text
+    return " ".join(text.split())
 
 
 def _there(address: str) -> bool:
@@ -97,13 +97,13 @@ def _there(address: str) -> bool:
 
 
 def _versions() -> str:
-    found = [f"SQLite {sqlite3.sqlite_version}"]
+    versions = [f"SQLite {sqlite3.sqlite_version}"]
     for name in ("numpy", "numba", "msgspec", "uvicorn", "psycopg", "pyarrow"):
         try:
-            found.append(f"{name} {version(name)}")
+            versions.append(f"{name} {version(name)}")
         except PackageNotFoundError:
-            found.append(f"no {name}")
-    return ", ".join(found)
+            versions.append(f"no {name}")
+    return ", ".join(versions)
 
 
 def _files() -> Check:
@@ -138,13 +138,13 @@ def _store(store: Store) -> Check:
     head, floor = store.head(), store.floor()
     if store.newest() != head.seq:
         return Check("store", "wrong", "its last events are missing; see `recurrank log verify`")
-    size, said = store.size(), f", the log begins after {floor.seq:,}" if floor.seq else ""
+    size, note = store.size(), f", the log begins after {floor.seq:,}" if floor.seq else ""
     if size <= MOST:
         for what in store.damage():
             return Check("store", "wrong", f"it is damaged ({what}); see `recurrank log verify`, and restore a backup")
     elif not store.shared:
-        said += ", too large to be searched for damage here: see `recurrank log verify`"
-    return Check("store", "ok", f"{len(store.rankers())} rankers, {head.seq:,} events, {size >> 20:,} MB{said}")
+        note += ", too large to be searched for damage here: see `recurrank log verify`"
+    return Check("store", "ok", f"{len(store.rankers())} rankers, {head.seq:,} events, {size >> 20:,} MB{note}")
 
 
 def _clock(store: Store) -> Check:
@@ -160,12 +160,12 @@ def _disk(store: Store) -> Check:
     if usage is None:
         return Check("disk", "ok", "the database's own; watch it there")
     total, free = usage
-    said = f"{free >> 20:,} of {total >> 20:,} MB are free"
-    return Check("disk", "look" if free < FREE * total else "ok", said)
+    text = f"{free >> 20:,} of {total >> 20:,} MB are free"
+    return Check("disk", "look" if free < FREE * total else "ok", text)
 
 
 def _archive(store: Store, where: str | None, dropping: bool) -> Check:
-    floor, said = store.floor(), "none"
+    floor, text = store.floor(), "none"
     if dropping:
         check_dropping(floor, None, drop=False)
     address = where or floor.archive
@@ -175,11 +175,11 @@ def _archive(store: Store, where: str | None, dropping: bool) -> Check:
         archive.check_usable()
         if predecessor(store, archive, floor) is None:
             next_step(store, archive, floor)
-        said = f"{address}, up to event {archive.manifest().last:,}"
+        text = f"{address}, up to event {archive.manifest().last:,}"
     former = [one for one in known(store) if one != address]
     lost = [one for one in former if not Archive(one).there]
     if former:
-        said += f"; before: {', '.join(former)}"
+        text += f"; before: {', '.join(former)}"
     if lost:
-        said += f"; not there: {', '.join(lost)}, where an erasure will look"
-    return Check("archive", "look" if lost else "ok", said)
+        text += f"; not there: {', '.join(lost)}, where an erasure will look"
+    return Check("archive", "look" if lost else "ok", text)

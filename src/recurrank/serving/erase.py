@@ -74,23 +74,23 @@ def _archives(store: Store, given: str | None, gone: list[str]) -> list[Archive]
             raise ValueError(f"gone: {address} is not an archive of this log; it has had {', '.join(before) or 'none'}")
     last = None if floor.archive is None else address_of(floor.archive)
     current = last if given is None else address_of(given)
-    found, moved = [], False
+    archives, moved = [], False
     if current is not None and (current == last or current not in before):  # not one that the log had before
         archive = Archive(current)
         archive.check(floor.seq, floor.digest)
         archive.check_there()
-        found, moved = [archive], current != last
+        archives, moved = [archive], current != last
     for former in before:
         archive = Archive(former)
-        if former in (*gone, *(one.address for one in found)) or (moved and former == last and not archive.there):
+        if former in (*gone, *(one.address for one in archives)) or (moved and former == last and not archive.there):
             continue
         if not archive.there:
             raise ValueError(
                 f"archive: {former} may have events of this log, and there is no archive there; make it available, or add "
                 f"--gone {former} if it was moved or deleted"
             )
-        found.append(archive)
-    return found
+        archives.append(archive)
+    return archives
 
 
 class _Erasing:
@@ -112,12 +112,12 @@ class _Erasing:
 
     def log(self) -> int:
         count = after = 0
-        while found := self._store.raw(after, CHUNK):
-            changed = [new for old in found if (new := self.without(old)) is not old]
+        while rows := self._store.raw(after, CHUNK):
+            changed = [new for old in rows if (new := self.without(old)) is not old]
             for start in range(0, len(changed), TOGETHER):
                 part = {row[0]: row for row in changed[start : start + TOGETHER]}
                 self._store.replace_slates({seq: row[5] for seq, row in part.items()}, self._sealed(part))
-            count, after = count + len(changed), found[-1][0]
+            count, after = count + len(changed), rows[-1][0]
         self._store.scrub()
         return count
 
@@ -125,9 +125,9 @@ class _Erasing:
         """The floor, where its seal is made of events that change; None where it stays as it is."""
         floor = self._store.floor()
         opened = floor.open_events() if floor.seq >= min(changed) else []
-        there = [changed.get(row[0], row) for seq in opened for row in self._store.raw(seq - 1, 1) if row[0] == seq]
+        rows = [changed.get(row[0], row) for seq in opened for row in self._store.raw(seq - 1, 1) if row[0] == seq]
         before = chain.seal(row for seq in opened for row in self._store.raw(seq - 1, 1) if row[0] == seq)
-        seal = chain.seal(there)
+        seal = chain.seal(rows)
         return msgspec.structs.replace(floor, seal=seal) if opened and before == floor.seal != seal else None
 
 

@@ -108,16 +108,16 @@ class Rollout(NamedTuple):
 
     def after(self, events: Iterable[Event]) -> Rollout:
         """After these events as well; ValueError for one that cannot be read."""
-        found = self
+        rollout = self
         for event in events:
-            if event.kind == Kind.ROLLOUT and event.seq > found.seq:
+            if event.kind == Kind.ROLLOUT and event.seq > rollout.seq:
                 try:
                     turn = msgspec.msgpack.decode(event.payload, type=_Turn)
                 except msgspec.MsgspecError as error:
                     raise ValueError(f"event {event.seq}: it is not a mode of a ranker ({error})") from error
-                since = event.seq if turn.stopped is None else found.since
-                found = Rollout(turn.settings, turn.stopped, event.seq, since, turn.step)
-        return found
+                since = event.seq if turn.stopped is None else rollout.since
+                rollout = Rollout(turn.settings, turn.stopped, event.seq, since, turn.step)
+        return rollout
 
     def assign(self, ranker: str, subject: str | None, slate: str) -> tuple[trial.Arm, int | None]:
         """Whose order a slate shows, by its subject, or by its own id where there is none; and what the subject counts as."""
@@ -198,8 +198,8 @@ class Experiment:
             if what.arm and self.rollout.stopped is None:
                 self.order.serve(event.seq, what.unit)
         elif event.kind in ANSWERED:
-            for found in self.order.answer(event.served, *self._outcome(event)):
-                self._count(*found)
+            for outcome in self.order.answer(event.served, *self._outcome(event)):
+                self._count(*outcome)
 
     def _outcome(self, event: Event) -> list[Any]:
         """The arm of a slate, and its clicks or credit; nothing for one without an answer."""

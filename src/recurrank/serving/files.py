@@ -90,9 +90,9 @@ def give_to_owner(path: Path, *like: Path) -> None:
     owner = next((one.stat() for one in like if one.exists()), None)
     descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
     try:
-        made = os.fstat(descriptor)
+        status = os.fstat(descriptor)
         # The folder is the server's: a link that was put there in time must not make a file of root's its own.
-        if owner is not None and stat.S_ISREG(made.st_mode) and made.st_nlink == 1:
+        if owner is not None and stat.S_ISREG(status.st_mode) and status.st_nlink == 1:
             os.fchown(descriptor, owner.st_uid, owner.st_gid)
     finally:
         os.close(descriptor)

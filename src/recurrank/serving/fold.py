@@ -189,7 +189,7 @@ def new_fold(spec: RankerSpec, catalogue: Catalogue) -> Fold:
     from recurrank.serving.restocking_fold import RestockingFold
 
     streams = spec.streams if isinstance(spec, LoggedSpec) else STREAMS
-    made = make(
+    ranker = make(
         spec.algorithm,
         features=catalogue,
         positions=spec.positions,
@@ -197,10 +197,10 @@ def new_fold(spec: RankerSpec, catalogue: Catalogue) -> Fold:
         seed=spec.seed if streams == STREAMS else Given(spec.seed),
         **spec.options,
     )
-    if isinstance(made, RequestRanker):
-        fold: Fold = RequestFold(made)
+    if isinstance(ranker, RequestRanker):
+        fold: Fold = RequestFold(ranker)
     else:
-        fold = RestockingFold(made) if isinstance(made, Restocking) else Fold(made)
+        fold = RestockingFold(ranker) if isinstance(ranker, Restocking) else Fold(ranker)
     fold.begin(spec.rollout)
     return fold
 

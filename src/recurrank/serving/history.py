@@ -82,14 +82,14 @@ class History:
 
     def _rows(self) -> Iterator[tuple[int, str]]:
         after = ""
-        while found := self.store.slates(after, CHUNK):
-            yield from ((row.served, row.slate) for row in found)
-            after = found[-1].slate
+        while rows := self.store.slates(after, CHUNK):
+            yield from ((row.served, row.slate) for row in rows)
+            after = rows[-1].slate
 
     def _logged(self, after: int) -> Iterator[tuple[Any, ...]]:
-        while found := self.store.raw(after, CHUNK):
-            yield from found
-            after = found[-1][0]
+        while rows := self.store.raw(after, CHUNK):
+            yield from rows
+            after = rows[-1][0]
 
     def archived(self, ranker: int | None = None) -> Iterator[tuple[Any, ...]]:
         """The events below the floor, or those of a ranker, as they are stored. ValueError where they were dropped."""
@@ -114,12 +114,12 @@ def load_fold(store: Store, stored: StoredRanker, spec: LoggedSpec, catalogue: C
 
 def agrees(store: Store, stored: StoredRanker, fold: Fold, snapshot: Snapshot) -> bool:
     """Whether a snapshot is what a fold of the log gives, in this version's form: older ones kept more of some states."""
-    found = fold.save()
-    if found == snapshot.state:
+    state = fold.save()
+    if state == snapshot.state:
         return True
     spec, catalogue = LoggedSpec.unpack(stored.config), unpack_catalogue(store.catalogue(stored.number))
     try:
-        return load_fold(store, stored, spec, catalogue, snapshot).save() == found
+        return load_fold(store, stored, spec, catalogue, snapshot).save() == state
     except ValueError:  # of another format
         return False
 

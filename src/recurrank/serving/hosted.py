@@ -341,9 +341,9 @@ class HostedRanker:
 
     def over(self, now: float, most: int) -> list[int]:
         """The open slates whose windows have closed, by the events that served them; at most so many."""
-        found: list[int] = []
+        closed: list[int] = []
         for served, seen in self.open.items():  # in the order of serving
-            if now - seen < self.spec.window_seconds or len(found) == most:
+            if now - seen < self.spec.window_seconds or len(closed) == most:
                 break
-            found.append(served)
-        return found
+            closed.append(served)
+        return closed

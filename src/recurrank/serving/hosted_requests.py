@@ -61,12 +61,12 @@ class HostedRequestRanker(HostedStock):
         self.asked.clear()
 
     def _whole(self) -> bool:
-        known = self.stocked
-        return known.rules == NO_RULES and len(known.stock) >= self.spec.positions and not self._view.context
+        stocked = self.stocked
+        return stocked.rules == NO_RULES and len(stocked.stock) >= self.spec.positions and not self._view.context
 
     def _allowed(self, asked: Asked, baseline: Sequence[str]) -> Baseline:
-        known = self.stocked
-        ruled, stock = asked.under(known, self.spec.positions), known.stock
+        stocked = self.stocked
+        ruled, stock = asked.under(stocked, self.spec.positions), stocked.stock
         most = self.spec.positions if ruled.positions is None else ruled.positions
         here: Container[Any] = stock.index if ruled.candidates is None else set(ruled.candidates)
         if not ruled.exclude and not ruled.pin:
@@ -77,28 +77,28 @@ class HostedRequestRanker(HostedStock):
 
     def foreign(self, asked: Asked, names: Sequence[str]) -> Drawn:
         with self._drawing:
-            known = self.stocked
+            stocked = self.stocked
             wanted = asked._replace(exclude=(), pin=dict(enumerate(names)), positions=len(names), explore=0.0)
-            shown = self._answered(wanted, known)
-            return Drawn(packed(shown, foreign=True), self._version, known.seq, shown.names)
+            shown = self._answered(wanted, stocked)
+            return Drawn(packed(shown, foreign=True), self._version, stocked.seq, shown.names)
 
     def would_show(self, asked: Asked | None) -> list[str]:
         with self._drawing:
-            known = self.stocked
-            return self._answered((asked or Asked()).under(known, self.spec.positions), known).names
+            stocked = self.stocked
+            return self._answered((asked or Asked()).under(stocked, self.spec.positions), stocked).names
 
     def draw(self, asked: Asked | None = None) -> Drawn:
         with self._drawing:
-            known = self.stocked
+            stocked = self.stocked
             if (asked is None or asked.plain) and self._whole():
                 self._draw_ahead()
-                drawn = Drawn(self._ahead.pop(), self._version, known.seq)
-                self.asked.append((time.monotonic(), len(known.stock)))
+                drawn = Drawn(self._ahead.pop(), self._version, stocked.seq)
+                self.asked.append((time.monotonic(), len(stocked.stock)))
                 return drawn
-            shown = self._answered((asked or Asked()).under(known, self.spec.positions), known)
-            return Drawn(packed(shown), self._version, known.seq, shown.names)
+            shown = self._answered((asked or Asked()).under(stocked, self.spec.positions), stocked)
+            return Drawn(packed(shown), self._version, stocked.seq, shown.names)
 
-    def _answered(self, wanted: Asked, known: Stocked) -> Answered:
+    def _answered(self, wanted: Asked, stocked: Stocked) -> Answered:
         """What a request under the rules is shown."""
         self._check_segment(wanted.segment)
         features = wanted.features
@@ -108,7 +108,7 @@ class HostedRequestRanker(HostedStock):
             features, candidates=wanted.candidates, context=wanted.context, segment=wanted.segment,
             exclude=wanted.exclude, pin=wanted.pin, positions=wanted.positions, explore=wanted.explore,
         )  # fmt: skip
-        many = wanted.count(len(known.stock))
+        many = wanted.count(len(stocked.stock))
         self.asked.append((time.monotonic(), many))
         if wanted.candidates is not None:  # these are names, and all that there are
             return shown
@@ -133,6 +133,6 @@ class HostedRequestRanker(HostedStock):
 
     def wants_renewal(self, now: float, settings: Settings) -> bool:
         """Where only the account has changed since the view was made, it may be older: the view keeps an account itself."""
-        known, view = self.fold.ranker, self._view
-        same = view.by_decisions and view.decisions == known.decisions and len(view.segments) == len(known.segments)
+        ranker, view = self.fold.ranker, self._view
+        same = view.by_decisions and view.decisions == ranker.decisions and len(view.segments) == len(ranker.segments)
         return super().wants_renewal(now, settings) and not (same and now - self._refreshed < UNCHANGED)

@@ -146,11 +146,11 @@ class HostedStock(HostedRanker):
 
     def worth_keeping(self) -> bytes | None:
         with self.folding:
-            known = self.fold.stocked
+            stocked = self.fold.stocked
         if self.changes < KEEP:
             return None
         self.changes = 0
-        return known.pack()
+        return stocked.pack()
 
     def apply(self, events: list[Event], now: float, stopping: Any) -> bool:
         self.changes += sum(event.kind == Kind.ITEMS for event in events)

@@ -54,12 +54,12 @@ class InOrder:
             return
         self._waiting[seq] = list(what)
         while self._waiting:
-            first, found = next(iter(self._waiting.items()))
-            if found is None:
+            first, outcome = next(iter(self._waiting.items()))
+            if outcome is None:
                 return
             del self._waiting[first]
-            if found:
-                yield found
+            if outcome:
+                yield outcome
 
     def pack(self) -> list[Any]:
         """All of it for a snapshot."""

@@ -20,8 +20,8 @@ NOTE = "archives"
 
 def known(store: Store) -> list[str]:
     """Addresses of all archives that may have events of a log."""
-    found, last = unpack(store.noted_as(NOTE)), store.floor().archive
-    return found if last is None or address_of(last) in found else [*found, address_of(last)]
+    addresses, current = unpack(store.noted_as(NOTE)), store.floor().archive
+    return addresses if current is None or address_of(current) in addresses else [*addresses, address_of(current)]
 
 
 def unpack(noted: bytes | None) -> list[str]:
@@ -53,8 +53,8 @@ def next_step(store: Store, archive: Archive, floor: Floor) -> Step | None:
     """What an archive has after the floor, since a process was killed before it raised that; ValueError for another log's."""
     for step in archive.check(floor.seq, floor.digest).steps:
         if step.last > floor.seq:
-            there = store.raw(step.last - 1, 1)
-            link = there[0][-1] if there and there[0][0] == step.last else None
+            rows = store.raw(step.last - 1, 1)
+            link = rows[0][-1] if rows and rows[0][0] == step.last else None
             if step.first != floor.seq + 1 or (link or chain.START)[: chain.SIZE].hex() != step.digest:
                 raise Diverged(
                     f"archive: {archive.address} has events {step.first} to {step.last}, which this log does not have; give "

@@ -278,17 +278,17 @@ class Learner:
     def _mark(self, now: float) -> None:
         """Note how far snapshots reach: see checkpoint.py."""
         broken, unopened = self._registry.broken, self._registry.unopened
-        behind, known = dict.fromkeys(unopened, 0), max([0, *unopened])
+        behind, largest = dict.fromkeys(unopened, 0), max([0, *unopened])
         for hosted in self._registry.all():
             number = hosted.stored.number
-            known = max(known, number)
+            largest = max(largest, number)
             if hosted.stored.name in broken:
                 behind[number] = min(hosted.covered, hosted.fold.seq)
             elif hosted.fold.seq != hosted.kept[0]:
                 behind[number] = hosted.covered
             else:
                 hosted.covered = self.seq
-        self._store.note(NAME, Checkpoint(self.seq, known, behind).pack())
+        self._store.note(NAME, Checkpoint(self.seq, largest, behind).pack())
         self._marked = (self.seq, now)
 
     # ------------------------------------------------------------------------------------------------ without the lease

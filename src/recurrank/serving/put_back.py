@@ -33,16 +33,16 @@ def put_events_back(database: sqlite3.Connection, where: str, floor: Floor, unti
     """
     last = min(until, floor.seq)
     before = database.total_changes
-    noted = database.execute("SELECT value FROM meta WHERE name = ?", (chain.REPLACED,)).fetchone()
-    rows = (row for row in _followed(where, floor, chain.unpack_notes(noted and noted[0])) if row[0] <= last)
+    note = database.execute("SELECT value FROM meta WHERE name = ?", (chain.REPLACED,)).fetchone()
+    rows = (row for row in _followed(where, floor, chain.unpack_notes(note and note[0])) if row[0] <= last)
     database.executemany("INSERT OR IGNORE INTO events VALUES (?, ?, ?, ?, ?, ?, ?, ?)", rows)
     count = database.total_changes - before
-    there = database.execute("SELECT count(*) FROM events WHERE seq <= ?", (last,)).fetchone()[0]
-    if there != last:
-        raise ValueError(f"archive: {where}: {last - there:,} of the events up to {last} are missing")
+    present = database.execute("SELECT count(*) FROM events WHERE seq <= ?", (last,)).fetchone()[0]
+    if present != last:
+        raise ValueError(f"archive: {where}: {last - present:,} of the events up to {last} are missing")
     database.execute("DELETE FROM meta WHERE name = ? OR name LIKE ?", (FLOOR, f"{FLOOR_ITEMS}%"))
-    noted = database.execute("SELECT value FROM meta WHERE name = ?", (NOTE,)).fetchone()
-    archives = list(dict.fromkeys([*unpack(noted and noted[0]), address_of(where)]))  # an erasure has to find it still
+    note = database.execute("SELECT value FROM meta WHERE name = ?", (NOTE,)).fetchone()
+    archives = list(dict.fromkeys([*unpack(note and note[0]), address_of(where)]))  # an erasure has to find it still
     database.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (NOTE, msgspec.msgpack.encode(archives)))
     return count
 
@@ -74,11 +74,11 @@ def write_rows(database: sqlite3.Connection) -> None:
     database.execute("DELETE FROM slates")
     opened: dict[int, tuple[str, int, bytes]] = {}  # slates that have not ended: id, ranker and clicks so far
     for seq, ranker, kind, served, clicks, link in database.execute(events, (int(Kind.SERVED),)):
-        beside = (link or b"")[chain.SIZE :]
+        claim = (link or b"")[chain.SIZE :]
         if ranker not in living:
             continue
         if kind == Kind.SERVED:
-            name = chain.slate_of(beside) or older.get(seq, ("", 0))[0]
+            name = chain.slate_of(claim) or older.get(seq, ("", 0))[0]
             if not name:
                 raise ValueError(f"at: the id of the slate of event {seq}, of an older version, is not known; give a later one")
             opened[seq] = (name, ranker, b"")
@@ -87,7 +87,7 @@ def write_rows(database: sqlite3.Connection) -> None:
         else:
             name, _, _ = opened.pop(served)
             ended = Status.EXPIRED if kind == Kind.DROPPED else Status.LEARNED
-            status = beside[0] if beside else older.get(served, (name, int(ended)))[1]
+            status = claim[0] if claim else older.get(served, (name, int(ended)))[1]
             database.execute(_INSERT, (name, served, ranker, status, clicks))
     rows = ((name, seq, ranker, int(Status.OPEN), clicks) for seq, (name, ranker, clicks) in opened.items())
     database.executemany(_INSERT, rows)

@@ -125,16 +125,16 @@ class Registry:
             fold.prepare()
         digests = spec.digests(catalogue)
         with self._changing:
-            there = next((stored for stored in self._store.rankers() if stored.name == name), None)
-            if there is None:
-                made = self._store.create(name, spec.pack(), digests[0], spec.positions, pack_catalogue(catalogue))
-                if made is not None:
-                    self._add(self._hosted(made, spec, catalogue, fold))
+            existing = next((stored for stored in self._store.rankers() if stored.name == name), None)
+            if existing is None:
+                created = self._store.create(name, spec.pack(), digests[0], spec.positions, pack_catalogue(catalogue))
+                if created is not None:
+                    self._add(self._hosted(created, spec, catalogue, fold))
                     return True
-            if there is None or there.digest not in digests:
+            if existing is None or existing.digest not in digests:
                 raise Conflict(f"name: there is another ranker called {name!r}; delete it first, or choose another name")
-            if there.number not in self._by_number:  # made by another server, or by a request that failed at its end
-                self._open(there)
+            if existing.number not in self._by_number:  # made by another server, or by a request that failed at its end
+                self._open(existing)
             return False
 
     def delete(self, name: str) -> None:
@@ -148,17 +148,17 @@ class Registry:
     def synchronise(self, stopping: threading.Event) -> None:
         """Open rankers that are in the store and not here, forget those that are here and not there."""
         stored = self._store.rankers()
-        missing = [one for one in stored if one.number not in self._by_number and one.number not in self.unopened]
-        for done, one in enumerate(missing):
+        missing = [ranker for ranker in stored if ranker.number not in self._by_number and ranker.number not in self.unopened]
+        for done, ranker in enumerate(missing):
             if stopping.is_set():
                 return
             if self.starting is not None:
                 self.starting = (len(stored) - len(missing) + done, len(stored))
             with self._changing:
-                if one.number not in self._by_number:
-                    self._try_to_open(one)
+                if ranker.number not in self._by_number:
+                    self._try_to_open(ranker)
         with self._changing:
-            names = {one.name for one in self._store.rankers()}
+            names = {ranker.name for ranker in self._store.rankers()}
             for name in {*self._by_name, *self.broken} - names:
                 self._remove(name)
         self.starting = None
@@ -199,9 +199,9 @@ class Registry:
     def _hosted(self, stored: StoredRanker, spec: LoggedSpec, catalogue: Catalogue, fold: Fold) -> HostedRanker:
         view = fold.ranker.copy(self.next_seed())
         if isinstance(fold, RequestFold | RestockingFold):
-            known = fold.stocked.after(self._store.changes(stored.number, fold.stocked.seq))
+            stocked = fold.stocked.after(self._store.changes(stored.number, fold.stocked.seq))
             kind = HostedRequestRanker if spec.takes_requests else HostedStock
-            hosted: HostedRanker = kind(stored, spec, catalogue, fold, view, known)
+            hosted: HostedRanker = kind(stored, spec, catalogue, fold, view, stocked)
         else:
             hosted = HostedRanker(stored, spec, catalogue, fold, view)
         hosted.take_changes(self._store.changes(stored.number, hosted.mode.seq))

@@ -87,11 +87,11 @@ def parse(retain: str, archive: str | None = None, drop: bool = False) -> Policy
     >>> parse("12h").seconds, parse("1000000").events
     (43200.0, 1000000)
     """
-    found = re.fullmatch(r"([0-9]+)([smhd]?)", retain)
-    number = int(found[1]) if found else 0
-    if found and found[2] and 0 < number * _UNITS[found[2]] < 100 * 366 * DAY:
-        return Policy(seconds=number * _UNITS[found[2]], archive=archive, drop=drop)
-    if found and not found[2] and LEAST <= number < 2**62:
+    match = re.fullmatch(r"([0-9]+)([smhd]?)", retain)
+    number = int(match[1]) if match else 0
+    if match and match[2] and 0 < number * _UNITS[match[2]] < 100 * 366 * DAY:
+        return Policy(seconds=number * _UNITS[match[2]], archive=archive, drop=drop)
+    if match and not match[2] and LEAST <= number < 2**62:
         return Policy(events=number, archive=archive, drop=drop)
     raise ValueError(f"retain: {retain!r} is not a time such as 30d or 12h, nor a number of events of at least {LEAST:,}")
 
@@ -275,12 +275,12 @@ class Retention:
 
     def _items(self, after: int, until: int) -> dict[int, bytes]:
         """The items at the new floor, of rankers whose items changed below it."""
-        found = {}
+        items = {}
         for stored in self._store.rankers():
             if LoggedSpec.unpack(stored.config).items_change and self._store.changes(stored.number, after, until):
                 origin = unpack_catalogue(self._store.catalogue(stored.number))
-                found[stored.number] = stocked_at(self._store, stored.number, origin, until).pack()
-        return found
+                items[stored.number] = stocked_at(self._store, stored.number, origin, until).pack()
+        return items
 
     # ------------------------------------------------------------------------------------------------ removing
 
@@ -327,9 +327,9 @@ class Retention:
         seen, after = self._store.to_sweep(), ""
         while seen is not None and not self.stopping.is_set():
             began = time.monotonic()
-            found = self._store.sweep(after, TOGETHER)
-            if found is None:
+            last = self._store.sweep(after, TOGETHER)
+            if last is None:
                 self._store.swept(seen)
                 return
-            after = found
+            after = last
             self.stopping.wait((time.monotonic() - began) * (1 / SHARE - 1))

@@ -196,8 +196,8 @@ class _Step:
     def events(self) -> Iterator[tuple[Any, ...]]:
         day: str | None = None
         first = after = self.last
-        while after < self._until and (found := self._store.raw(after, CHUNK)):
-            for row in found:
+        while after < self._until and (rows := self._store.raw(after, CHUNK)):
+            for row in rows:
                 seq, ranker, at = row[0], row[1], row[6]
                 day = day or day_of(at)
                 covered = ranker not in self._living or seq <= self._verified.get(ranker, 0)
@@ -206,7 +206,7 @@ class _Step:
                     return
                 self._follow(row)
                 yield row
-            after = found[-1][0]
+            after = rows[-1][0]
 
     def _follow(self, row: tuple[Any, ...]) -> None:
         seq, ranker, kind, served = row[:4]

@@ -153,14 +153,14 @@ def fold(
             seen, until, width = 0, positions, bits.shape[1] // 2
             for k in range(positions):
                 click = (bits[i, k >> 3] >> (k & 7)) & 1
-                there = click | ((bits[i, width + (k >> 3)] >> (k & 7)) & 1)
-                if (there == 0 or slate.items[k] == GONE) and k < until:
+                visible = click | ((bits[i, width + (k >> 3)] >> (k & 7)) & 1)
+                if (visible == 0 or slate.items[k] == GONE) and k < until:
                     until = k  # what is below was not seen, or nobody knows in which order
                 answer.clicks[k] = click == 1
                 seen += click
                 at[k] += click
                 if slate.items[k] != GONE:
-                    shown[slate.items[k]] += there
+                    shown[slate.items[k]] += visible
                     clicked[slate.items[k]] += click
             tally_round(tally, counts[1], seen, slate.items)
             counts[1] += 1

@@ -197,17 +197,17 @@ class Service:
 
     def _change_items(self, hosted: HostedStock, wanted: Wanted) -> ItemsChanged:
         for _ in range(CHANGED):
-            known = self._newest(hosted)
-            changes = needed(known.stock, wanted)
-            stock = changed(known.stock, changes)
+            stocked = self._newest(hosted)
+            changes = needed(stocked.stock, wanted)
+            stock = changed(stocked.stock, changes)
             if stock.features.nbytes > STOCK:
                 raise ValueError(f"items: {stock.features.nbytes >> 20:,} MB with these; at most {STOCK >> 20:,} are taken")
             done = len(stock), len(changes.add), len(changes.change), len(changes.remove)
             if changes.empty:
-                return ItemsChanged(known.seq, *done)
+                return ItemsChanged(stocked.seq, *done)
             view = hosted.changed_to(stock)  # before anything is written: it says what will not do, and takes its time
-            if seq := self._change(hosted, Kind.ITEMS, msgspec.msgpack.encode(changes), known.seq):
-                hosted.take(Stocked(stock, known.rules, seq, seq), view)
+            if seq := self._change(hosted, Kind.ITEMS, msgspec.msgpack.encode(changes), stocked.seq):
+                hosted.take(Stocked(stock, stocked.rules, seq, seq), view)
                 return ItemsChanged(seq, *done)
             self._catch_up(hosted)
         raise _restless(hosted.stored.name)
@@ -220,11 +220,11 @@ class Service:
                 raise ValueError(f"pin: {position} is not a position; give one from 0 to {hosted.spec.positions - 1}")
         distinct("pin", list(rules.pin.values()))
         for _ in range(CHANGED):
-            known = self._newest(hosted)
-            if rules == known.rules:
-                return known.seq
-            if seq := self._change(hosted, Kind.RULES, msgspec.msgpack.encode(rules), known.seq):
-                hosted.take(known._replace(rules=rules, seq=seq))
+            stocked = self._newest(hosted)
+            if rules == stocked.rules:
+                return stocked.seq
+            if seq := self._change(hosted, Kind.RULES, msgspec.msgpack.encode(rules), stocked.seq):
+                hosted.take(stocked._replace(rules=rules, seq=seq))
                 return seq
             self._catch_up(hosted)
         raise _restless(name)
@@ -239,10 +239,10 @@ class Service:
         for _ in range(CHANGED):
             if self.store.shared:
                 self._catch_up(hosted)
-            known, after = hosted.mode, hosted.changed
-            settings = change(known)
-            if settings == known.settings and not (release and known.stopped is not None):
-                return known
+            rollout, after = hosted.mode, hosted.changed
+            settings = change(rollout)
+            if settings == rollout.settings and not (release and rollout.stopped is not None):
+                return rollout
             if seq := self._change(hosted, Kind.ROLLOUT, turned(settings), after):
                 hosted.take_changes([Event(seq, hosted.stored.number, int(Kind.ROLLOUT), 0, b"", turned(settings), 0.0)])
                 return hosted.mode

@@ -55,13 +55,13 @@ class Tally(NamedTuple):
 
     def rates(self, rounds: int) -> tuple[float | None, float | None]:
         """Clicks per slate in the first SPAN rounds and in the last; None before there is any."""
-        known = min(rounds, SPAN)
-        return (int(self.early[0]) / known, int(self.late.sum()) / known) if known else (None, None)
+        count = min(rounds, SPAN)
+        return (int(self.early[0]) / count, int(self.late.sum()) / count) if count else (None, None)
 
     def margin(self, rounds: int) -> float | None:
         """Half of the 95 % interval of the clicks per slate in the last SPAN rounds; None before there are two."""
-        known = min(rounds, SPAN)
-        return 1.96 * float(np.std(self.late[:known], ddof=1)) / math.sqrt(known) if known > 1 else None
+        count = min(rounds, SPAN)
+        return 1.96 * float(np.std(self.late[:count], ddof=1)) / math.sqrt(count) if count > 1 else None
 
     def curve(self, rounds: int) -> tuple[int, list[int], int]:
         """The bins' width, their clicks, and how many rounds are in the last one."""

@@ -46,8 +46,8 @@ def span(name: str, **attributes: int | str) -> AbstractContextManager[Any]:
     tracer = _tracer  # which may become None meanwhile
     if tracer is None:
         return _OFF
-    found: AbstractContextManager[Any] = tracer.start_as_current_span(name, attributes=attributes)
-    return found
+    started: AbstractContextManager[Any] = tracer.start_as_current_span(name, attributes=attributes)
+    return started
 
 
 def asked_for(environment: MutableMapping[str, str]) -> bool:

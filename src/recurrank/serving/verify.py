@@ -93,10 +93,10 @@ class _Log:
             if self.floor.seq:
                 yield from self._below()
             after = self.floor.seq
-            while found := self.store.raw(after, CHUNK):
-                for *fields, mark in found:
+            while rows := self.store.raw(after, CHUNK):
+                for *fields, mark in rows:
                     yield Event(*fields), mark
-                after = found[-1][0]
+                after = rows[-1][0]
                 if not isinstance(after, int):
                     raise ValueError(f"event {after!r}: its number is not one")
         except (StoreError, ValueError) as error:
@@ -122,25 +122,25 @@ class _Log:
             return
         self.last, self.before = self.floor.seq, self.floor.digest
         for *fields, mark in stay:
-            event, beside = Event(*fields), (mark or b"")[chain.SIZE :]
+            event, claim = Event(*fields), (mark or b"")[chain.SIZE :]
             if event.kind == Kind.SERVED:
                 self.untold.add(event.seq)
                 if event.seq in opened:
-                    self.open[event.seq] = (event.ranker, beside, None)
+                    self.open[event.seq] = (event.ranker, claim, None)
                 else:
                     self._end(event.seq)
             elif event.kind in (Kind.CREATED, Kind.DELETED):
-                self._follow(event, beside)
+                self._follow(event, claim)
         self.changed |= self.floor.changes
 
     def _staying(self) -> Iterator[tuple[Any, ...]]:
         after = 0
-        while found := self.store.raw(after, CHUNK):
-            for row in found:
+        while rows := self.store.raw(after, CHUNK):
+            for row in rows:
                 if row[0] > self.floor.seq:
                     return
                 yield row
-            after = found[-1][0]
+            after = rows[-1][0]
 
     def check(self, event: Event, mark: bytes | None) -> None:
         """One event after the one before."""
@@ -152,8 +152,8 @@ class _Log:
             self.faults(f"event {event.seq}: its {wrong} is of the wrong type")
             self.before = mark[: chain.SIZE] if isinstance(mark, bytes) else chain.START
             return
-        beside = self._linked(event, mark)
-        self._follow(event, beside)
+        claim = self._linked(event, mark)
+        self._follow(event, claim)
 
     def _linked(self, event: Event, mark: bytes | None) -> bytes:
         """Check the link; what it says about the rows beside the log."""
@@ -161,19 +161,19 @@ class _Log:
             if event.seq >= self.first:
                 self.faults(f"event {event.seq}: it is not linked to the one before")
             return b""
-        beside = mark[chain.SIZE :]
+        claim = mark[chain.SIZE :]
         if event.seq < self.first:
             self.faults(f"event {event.seq}: it is linked, though the log says that links begin with event {self.first}")
         elif not chain.follows(self.before, event, mark, self.replaced):
             self.faults(f"event {event.seq}: it was altered, or is not the one that followed event {event.seq - 1}")
         self.before = mark[: chain.SIZE]
-        return beside
+        return claim
 
-    def _follow(self, event: Event, beside: bytes) -> None:
+    def _follow(self, event: Event, claim: bytes) -> None:
         """What an event does to slates and rankers."""
         match event.kind:
             case Kind.SERVED:
-                self.open[event.seq] = (event.ranker, beside, b"")
+                self.open[event.seq] = (event.ranker, claim, b"")
                 self._check_size(event)
             case Kind.REPORTED | Kind.LEARNED | Kind.DROPPED:
                 self._check_size(event)
@@ -187,10 +187,10 @@ class _Log:
                     del self.open[event.served]
                     self._end(event.served)
                     ended = int(Status.EXPIRED if event.kind == Kind.DROPPED else Status.LEARNED)
-                    status = beside[0] if beside else ended
+                    status = claim[0] if claim else ended
                     self._expect(event.served, slate[0], status, slate[1], event.clicks)
             case Kind.CREATED:
-                self.created[event.ranker] = beside
+                self.created[event.ranker] = claim
             case Kind.DELETED:
                 self.deleted.add(event.ranker)
             case Kind.ITEMS | Kind.RULES | Kind.ROLLOUT:
@@ -275,14 +275,14 @@ class _Slates:
         after = ""
         while True:
             try:
-                found = self.store.slates(after, CHUNK)
+                rows = self.store.slates(after, CHUNK)
             except StoreError as error:
                 self.faults(f"slates after {after!r} cannot be read: {error}")
                 return
-            yield from (row for row in found if _wrong_row(row) or not self._left_over(row))
-            if not found:
+            yield from (row for row in rows if _wrong_row(row) or not self._left_over(row))
+            if not rows:
                 return
-            after = found[-1].slate
+            after = rows[-1].slate
 
     def _left_over(self, row: Row) -> bool:
         """Whether it is to be removed (retention.py), or cannot be told without the archive."""

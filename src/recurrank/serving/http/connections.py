@@ -117,18 +117,18 @@ class Connections:
     def _make_room(self, address: str | None) -> bool:
         """Close a connection that nothing is asked on."""
         quiet = (one for those in (self.silent, self.idle) for one in those if address is None or one.address == address)
-        found = next(quiet, None)
-        if found is None:
+        idle = next(quiet, None)
+        if idle is None:
             return False
-        found.transport.abort()
-        self.forget(found)
+        idle.transport.abort()
+        self.forget(idle)
         self.refused["idle"] += 1
         return True
 
     def _sweep(self, loop: asyncio.AbstractEventLoop) -> None:
         now = loop.time()
-        for one in list(self.open):
-            one.check(now)
+        for connection in list(self.open):
+            connection.check(now)
         if self.refused:
             log.warning("connections or requests refused", open=len(self.open), **self.refused)
             self.refused.clear()

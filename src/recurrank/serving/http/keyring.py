@@ -59,7 +59,7 @@ class KeyRing:
         """Read the keys."""
         began = time.monotonic()
         try:
-            found = self._keys.all()
+            keys = self._keys.all()
         except StoreError as error:  # the keys read before hold: none can be revoked meanwhile
             log.warning("keys cannot be read", why=str(error))
             if not self._read:
@@ -70,9 +70,9 @@ class KeyRing:
             log.error("keys cannot be read; every request is refused", why=str(error))
             self._known, self._required, self._problem = [], True, _UNREADABLE
         else:
-            self._required = self._required or bool(found)
-            self._known = found
-            problem = _NONE if self._required and not found else None
+            self._required = self._required or bool(keys)
+            self._known = keys
+            problem = _NONE if self._required and not keys else None
             if problem and self._problem != problem:
                 log.error("there are no keys; every request is refused")
             self._problem = problem

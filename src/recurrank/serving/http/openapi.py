@@ -211,12 +211,12 @@ def _algorithms(parts: dict[str, Any], *asked: dict[str, Any]) -> None:
 
 def _settings(properties: dict[str, Any]) -> list[dict[str, Any]]:
     """Settings of an uploaded file, in the query; no defaults, since a page would send them with JSON too, which is refused."""
-    found = []
+    parameters = []
     for name, described in properties.items():
         schema = {key: value for key, value in described.items() if key != "default"}
         if "anyOf" in schema:  # an object: a page would fill it in, and send it
             schema = {"type": "string", "description": "a JSON object"}
         usual = f"; {json.dumps(described['default'])} by default" if "default" in described else "; needed with a file"
         about = f"only with a file (CSV, .npy or Parquet); with JSON it belongs into the body{usual}"
-        found.append({"in": "query", "required": False, "name": name, "description": about, "schema": schema})
-    return found
+        parameters.append({"in": "query", "required": False, "name": name, "description": about, "schema": schema})
+    return parameters

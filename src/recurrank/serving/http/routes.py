@@ -104,14 +104,14 @@ class Table:
     def __init__(self, routes: Iterable[Route]) -> None:
         self.routes = tuple(routes)
         self._tree: dict[str, Any] = {}
-        for one in self.routes:
+        for declared in self.routes:
             node = self._tree
-            for segment in one.path.split("/")[1:]:
+            for segment in declared.path.split("/")[1:]:
                 node = node.setdefault("{}" if segment.startswith("{") else segment, {})
             methods = node.setdefault("", {})  # the only empty segment is that of "/"
-            if one.method in methods:
-                raise ValueError(f"routes: {one.method} {one.path} is declared twice")
-            methods[one.method] = one
+            if declared.method in methods:
+                raise ValueError(f"routes: {declared.method} {declared.path} is declared twice")
+            methods[declared.method] = declared
         self.find = functools.lru_cache(_REMEMBERED)(self._find)
 
     def _find(self, raw: bytes) -> Found | None:

@@ -141,8 +141,8 @@ def _npy_header(head: bytes) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
     if major not in (1, 2, 3):
         raise ValueError(f"version {major}")
     read = np.lib.format.read_array_header_1_0 if major == 1 else np.lib.format.read_array_header_2_0
-    found: tuple[tuple[int, ...], bool, np.dtype[Any]] = read(file)
-    return found
+    header: tuple[tuple[int, ...], bool, np.dtype[Any]] = read(file)
+    return header
 
 
 def _parquet(body: bytes, bounds: Bounds) -> Catalogue:

@@ -81,16 +81,16 @@ class Store(abc.ABC):
             rows = {slate: row for slate, row in rows.items() if row.ranker in known}  # those of deleted rankers are swept
             before = dict(rows)
             events: list[Event] = []
-            beside: list[bytes] = []  # what each says about the rows beside the log: see chain.py
+            claims: list[bytes] = []  # what each says about the rows beside the log: see chain.py
             (last, digest, _), now = self.head(t), time.time()
             payloads: dict[int, bytes] = {}
 
             def note(
-                ranker: int, kind: Kind, served: int = 0, clicks: bytes = b"", payload: bytes = b"", says: bytes = b""
+                ranker: int, kind: Kind, served: int = 0, clicks: bytes = b"", payload: bytes = b"", claim: bytes = b""
             ) -> int:
                 seq = last + len(events) + 1
                 events.append(Event(seq, ranker, int(kind), served, clicks, payload, now))
-                beside.append(says)
+                claims.append(claim)
                 return seq
 
             outcomes: list[Any] = []
@@ -103,7 +103,7 @@ class Store(abc.ABC):
                         elif row is None and stock < known[ranker].stock:
                             outcomes.append(Served(None, stale=True))
                         elif row is None:
-                            seq = note(ranker, Kind.SERVED, payload=payload, says=chain.slate_mark(slate))
+                            seq = note(ranker, Kind.SERVED, payload=payload, claim=chain.slate_mark(slate))
                             rows[slate] = Row(slate, seq, ranker, Status.OPEN, b"", payload[:4])
                             payloads[seq] = payload
                             outcomes.append(Served(payload))
@@ -125,7 +125,7 @@ class Store(abc.ABC):
                             outcomes.append(Changed(changes[ranker]))
             new = [row for slate, row in rows.items() if slate not in before]
             changed = [row for slate, row in rows.items() if slate in before and row != before[slate]]
-            self.write(t, events, chain.links(digest, events, beside), new, changed)
+            self.write(t, events, chain.links(digest, events, claims), new, changed)
             self.note_changes(t, changes)
         self.noted = max(self.noted, last + len(events))
         if "late" in outcomes:
@@ -143,12 +143,12 @@ class Store(abc.ABC):
             return "invalid"
         if row.status != Status.OPEN:
             return "duplicate" if row.status == Status.LEARNED else "late"
-        said = pack_clicks(positions, report.clicks)
+        bits = pack_clicks(positions, report.clicks)
         if report.seen is not None:
-            said += pack_clicks(positions, report.seen)
-        together = joined(row.clicks, said)
+            bits += pack_clicks(positions, report.seen)
+        together = joined(row.clicks, bits)
         if report.final:
-            note(row.ranker, Kind.LEARNED, row.served, together, says=_LEARNED)
+            note(row.ranker, Kind.LEARNED, row.served, together, claim=_LEARNED)
             rows[row.slate] = row._replace(status=Status.LEARNED, clicks=together)
             return "learned"
         if together != row.clicks:  # a report without anything new is not an event
@@ -161,7 +161,7 @@ class Store(abc.ABC):
         if row.status != Status.OPEN:
             return 0
         kind = Kind.LEARNED if row.clicks or learn else Kind.DROPPED
-        note(row.ranker, kind, row.served, row.clicks, says=_EXPIRED if kind == Kind.LEARNED else b"")
+        note(row.ranker, kind, row.served, row.clicks, claim=_EXPIRED if kind == Kind.LEARNED else b"")
         rows[row.slate] = row._replace(status=Status.EXPIRED)
         return 1
 

@@ -156,9 +156,9 @@ class PostgresStore(SqlStore):
         with self._slow.use(SCRUBBING) as connection:
             mark = int(connection.execute("SELECT txid_current()").fetchone()[0]) % (1 << 32)
             until = time.monotonic() + WAIT
-            while (found := _in_the_way(connection, mark)) is not None:
+            while (obstacle := _in_the_way(connection, mark)) is not None:
                 if time.monotonic() >= until:
-                    who, since = found
+                    who, since = obstacle
                     began = "" if since is None else f" since {since:%Y-%m-%d %H:%M:%S%z}"
                     raise StoreError(f"{who}{began} still sees what was erased, or uses the events; end it and erase again")
                 time.sleep(PAUSE)

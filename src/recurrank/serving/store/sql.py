@@ -160,14 +160,14 @@ class SqlStore(Store):
                 return StoredRanker(*row) if row[3] == digest else None
             insert = "INSERT INTO @rankers (name, config, digest, positions) VALUES (?, ?, ?, ?)"
             self.run(t, insert, name, config, digest, positions)
-            made = StoredRanker(*self.run(t, f"{_RANKERS} AND name = ?", name).fetchone())
+            stored = StoredRanker(*self.run(t, f"{_RANKERS} AND name = ?", name).fetchone())
             parts = list(catalogue)
             for part, data in enumerate(parts):
-                self.run(t, "INSERT INTO @catalogues VALUES (?, ?, ?)", made.number, part, data)
+                self.run(t, "INSERT INTO @catalogues VALUES (?, ?, ?)", stored.number, part, data)
             self.append_alone(t)  # not before: the others rank and learn while a large catalogue is sent
-            says = chain.ranker_mark(made.number, name, digest, positions) + chain.catalogue_mark(config, parts)
-            self._append(t, made.number, Kind.CREATED, says)
-            return made
+            claim = chain.ranker_mark(stored.number, name, digest, positions) + chain.catalogue_mark(config, parts)
+            self._append(t, stored.number, Kind.CREATED, claim)
+            return stored
 
     def delete(self, name: str) -> bool:
         with self.long_transaction() as t:
@@ -184,11 +184,11 @@ class SqlStore(Store):
             self._append(t, row[0], Kind.DELETED)
             return True
 
-    def _append(self, t: Any, ranker: int, kind: Kind, says: bytes = b"") -> None:
+    def _append(self, t: Any, ranker: int, kind: Kind, claim: bytes = b"") -> None:
         """An event of a ranker, not of a slate."""
         seq, digest, _ = self.head(t)
         event = Event(seq + 1, ranker, int(kind), 0, b"", b"", time.time())
-        self.write(t, [event], [chain.link(digest, event, says)], [], [])
+        self.write(t, [event], [chain.link(digest, event, claim)], [], [])
 
     def rankers(self) -> list[StoredRanker]:
         return [StoredRanker(*row) for row in self.all(f"{_RANKERS} ORDER BY number")]
@@ -297,8 +297,8 @@ class SqlStore(Store):
             return None
         living = {stored.number for stored in self.rankers()}
         old = [row.served for row in rows if row.served <= floor and row.status != Status.OPEN]
-        there = {seq for (seq,) in self.all(f"SELECT seq FROM @events WHERE seq IN ({_marks(old)})", *old)} if old else set()
-        lost = {*old} - there
+        present = {seq for (seq,) in self.all(f"SELECT seq FROM @events WHERE seq IN ({_marks(old)})", *old)} if old else set()
+        lost = {*old} - present
         gone = [(row.slate, row.served) for row in rows if row.ranker not in living or row.served in lost]
         if gone:
             self.remove([], gone)

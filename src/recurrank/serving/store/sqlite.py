@@ -231,8 +231,8 @@ class SqliteStore(SqlStore):
             self._living = super().living(t)
         return self._living
 
-    def _append(self, t: sqlite3.Connection, ranker: int, kind: Kind, says: bytes = b"") -> None:
-        super()._append(t, ranker, kind, says)
+    def _append(self, t: sqlite3.Connection, ranker: int, kind: Kind, claim: bytes = b"") -> None:
+        super()._append(t, ranker, kind, claim)
         self._living = None
 
     def write(self, t: sqlite3.Connection, events: list[Event], links: list[bytes], new: list[Row], changed: list[Row]) -> None:
@@ -259,7 +259,7 @@ class SqliteStore(SqlStore):
             shown: dict[int, bytes] = {}
             with self.reading() as reader:
                 for first in range(0, len(lost), 500):
-                    part = lost[first : start2 + 500]
+                    part = lost[first : first + 500]
                     query = f"SELECT seq, payload FROM events WHERE seq IN ({','.join('?' * len(part))})"
                     shown |= dict(reader.execute(query, part))
             found = [event._replace(payload=shown.get(_payload_of(event), event.payload)) for event in found]
