@@ -1,4 +1,4 @@
-"""What an experiment says to people: both arms, the interval of their difference, the verdict, the brake, how it went."""
+"""An experiment's status for people: both arms, the interval of their difference, the verdict, the brake, the history."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def experiment_of(hosted: HostedRanker) -> dict[str, Any]:
-    """As the log has it so far; the mode is the one that slates are drawn in."""
+    """The comparison as far as the log is folded; the mode is the one in which slates are drawn now."""
     with hosted.folding:
         experiment, mode = hosted.fold.experiment, hosted.mode
         if mode.since != experiment.rollout.since:  # the fold is behind: nothing has been compared in this mode
@@ -58,7 +58,7 @@ def experiment_of(hosted: HostedRanker) -> dict[str, Any]:
 
 
 def verdict_of(experiment: Experiment) -> str:
-    """Who has more clicks, as far as that is shown: ``ranker``, ``baseline`` or ``undecided``."""
+    """Which arm has significantly more clicks: ``ranker``, ``baseline`` or ``undecided``."""
     both, preference, alpha = experiment.both, experiment.preference, experiment.both.alpha
     if both.baseline.slates and both.ranker.slates and both.p_value() <= alpha:
         return "ranker" if both.difference > 0 else "baseline"
@@ -73,7 +73,7 @@ def _arm(arm: Arm) -> dict[str, Any]:
 
 @functools.lru_cache(4096)
 def _interval(most: float, alpha: float, baseline: Arm, ranker: Arm) -> tuple[float, float]:
-    """Of a moment that has passed: it is looked at again and again."""
+    """The interval at a past moment; cached, since pages ask for it again and again."""
     return ArmComparison(most, alpha, baseline, ranker).interval()
 
 

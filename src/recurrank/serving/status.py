@@ -1,4 +1,4 @@
-"""What a ranker's state says to people: progress, counts, and the items that lead, with intervals."""
+"""A ranker's status for people: progress, counts, and the leading items with intervals."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ if TYPE_CHECKING:
     from recurrank.serving.hosted import HostedRanker
 
 BEST = 10
-Z = 1.959963984540054  # of a 95 % interval
+Z = 1.959963984540054  # normal quantile of a 95 % interval
 
 
 def status_of(hosted: HostedRanker) -> dict[str, Any]:
-    """All numbers are of the slates that were learned from."""
+    """The status of a ranker; all numbers are over the slates that were learned from."""
     with hosted.folding:
         fold, config = hosted.fold, hosted.spec
         learned = fold.counts["learned"]
@@ -47,7 +47,7 @@ def status_of(hosted: HostedRanker) -> dict[str, Any]:
 
 
 def requests_of(hosted: HostedRanker, knowledge: Knowledge) -> dict[str, Any] | None:
-    """What a ranker of requests believes about features and examination, whether its guard is on, and what it is asked."""
+    """What a ranker of requests believes about features and examination, its guard, and its mean number of candidates."""
     fold = hosted.fold
     if knowledge.coefficients is None or not isinstance(fold, RequestFold):
         return None

@@ -13,11 +13,11 @@ from recurrank.serving.store.base import Store
 from recurrank.serving.store.records import RankerRow, StoreError
 
 MOST = 100
-"""Findings that are told one by one."""
+"""Faults reported at most."""
 
 
 class Faults(list[str]):
-    """Faults found; after a fixed number no more are collected."""
+    """Faults found; at most ``MOST`` are collected."""
 
     def __call__(self, what: str) -> None:
         if len(self) < MOST:
@@ -27,7 +27,7 @@ class Faults(list[str]):
 
 
 class Lives(NamedTuple):
-    """What the log says of rankers: what their CREATED events say, which were deleted, and when they last changed."""
+    """What the log says about rankers: the claims of their CREATED events, which were deleted, and when they last changed."""
 
     created: dict[int, bytes]
     deleted: set[int]
@@ -35,7 +35,7 @@ class Lives(NamedTuple):
 
 
 def read_or_tell(faults: Faults, what: str, read: Callable[[], list[Any]]) -> list[Any]:
-    """What a store has; what it cannot read is a finding."""
+    """Read from the store; a failure to read becomes a fault."""
     try:
         return read()
     except (StoreError, ValueError, TypeError) as error:
@@ -44,7 +44,7 @@ def read_or_tell(faults: Faults, what: str, read: Callable[[], list[Any]]) -> li
 
 
 def check_rankers(store: Store, rows: dict[int, RankerRow], lives: Lives, faults: Faults) -> None:
-    """Rows, settings, catalogues and snapshots."""
+    """Check rows, settings, catalogues and snapshots."""
     for number in sorted({*lives.created, *rows}):
         row = rows.get(number)
         if row is None:
