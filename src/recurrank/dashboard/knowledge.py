@@ -1,6 +1,6 @@
-"""What a ranker can tell about itself, whichever it is: blocks, the ranking it would show, and how certain each position is.
+"""What each kind of ranker can tell about itself: blocks, the ranking it would show, and how certain each position is.
 
-Some algorithms work in blocks, neighbouring positions with the items that compete for them (``Ranker.knowledge``). Of
+Some algorithms work in blocks, neighbouring positions with the items that compete for them (``Ranker.knowledge``). For
 others only the slates are known. Nothing here changes a ranker; callers hold the lock of its fold.
 """
 
@@ -30,7 +30,7 @@ BELIEVED = (
 
 
 class Ranked(NamedTuple):
-    """An item of the ranking: ``certain`` is "place", "shown" or "no", and None where the algorithm does not say."""
+    """An item of the ranking: ``certain`` is "place", "shown" or "no", or None if the algorithm does not say."""
 
     item: int
     certain: str | None
@@ -40,7 +40,7 @@ class Ranked(NamedTuple):
 
 
 def boxes(knowledge: Knowledge) -> list[dict[str, Any]]:
-    """The boxes of the flow chart, finished blocks included; none of an algorithm that does not work in blocks."""
+    """The boxes of the flow chart, including finished blocks; empty if the algorithm does not work in blocks."""
     return [_box(block) for block in sorted([*(knowledge.history or []), *(knowledge.blocks or [])])]
 
 
@@ -51,7 +51,7 @@ def _box(block: KnownBlock) -> dict[str, Any]:
 
 
 def ranking(hosted: HostedRanker) -> tuple[list[Ranked], str]:
-    """The ranking that it would show now, and in words what is certain about it."""
+    """The ranking that would be shown now, and an explanation of its certainty."""
     knowledge = hosted.fold.ranker.knowledge()
     if knowledge.blocks is not None and knowledge.leaders is not None:
         leaders = knowledge.leaders
@@ -69,7 +69,7 @@ def _ranked(item: int, block: KnownBlock) -> Ranked:
 def exploration(fold: Fold) -> float | None:
     """The share of positions in the last slates that showed an item to try it, rather than the one ranked there.
 
-    A block tries items at its first position only, so it is enough to look there; None where there are no blocks or slates.
+    A block tries items only at its first position, so only these are compared. None without blocks or slates.
     """
     knowledge, slates = fold.ranker.knowledge(), fold.tally.last_slates(fold.counts["learned"])
     if knowledge.blocks is None or knowledge.leaders is None or len(slates) == 0:

@@ -1,4 +1,4 @@
-"""``recurrank doctor``: what an operator should know before it hurts, one line per check."""
+"""``recurrank doctor``: find problems of a server before they hurt, one line per check."""
 
 from __future__ import annotations
 
@@ -25,21 +25,21 @@ from recurrank.serving.known_archives import check_dropping, known, next_step, p
 from recurrank.serving.store import Store, StoreError, open_store
 
 Verdict = Literal["ok", "look", "wrong"]
-"""All is well; something to be looked at; something that has to be mended."""
+"""Fine; worth a look; must be repaired."""
 
 CODES: dict[Verdict, int] = {"ok": 0, "look": 1, "wrong": 2}
-"""What the command exits with: the worst of all checks."""
+"""Exit codes of the command, which returns the worst of all checks."""
 
 FREE, FILES, CLOCK = 0.1, 4096, 60.0
-"""The share of the disk and the open files below which, and the seconds of a wrong clock above which to say so."""
+"""Thresholds of a finding: free share of the disk, limit of open files, and seconds that the last event is in the future."""
 
 
 MOST = 1 << 30
-"""Bytes of a store that is searched for damage."""
+"""Size of the largest store that is searched for damage, in bytes."""
 
 
 class Check(NamedTuple):
-    """One line."""
+    """One line of the report."""
 
     name: str
     verdict: Verdict
@@ -47,8 +47,8 @@ class Check(NamedTuple):
 
 
 def examine(address: str, archive: str | None = None, host: str = "127.0.0.1", dropping: bool = False) -> Iterator[Check]:
-    """All checks of a server with this store that listens there, as they are made; ``dropping`` is whether it drops events
-    that it has not been told to drop.
+    """Run all checks of a server with this store that listens at ``host``; ``dropping`` says that it would drop old events
+    without having been told to (``--drop``).
     """
     yield Check("version", "ok", f"recurrank {__version__}, Python {platform.python_version()}, {_versions()}")
     yield _files()
@@ -76,12 +76,12 @@ def _guarded(name: str, address: str, check: Callable[[], Check]) -> Iterator[Ch
 
 
 def _why(error: Exception, address: str) -> str:
-    """In one line, with what the database itself said, which a server leaves out of its log; without the password."""
+    """The error in one line, including the database's own message, which a server does not log, but not the password."""
     text, cause = str(error), error.__cause__
     if isinstance(error, StoreError) and cause is not None and str(cause) not in text:
         text += f": {cause}"
     _, _, rest = address.partition("://")
-    inside = rest.rpartition("@")[0].partition(":")[2]  # an address that is spelled wrongly is cut in other places
+    inside = rest.rpartition("@")[0].partition(":")[2]  # a misspelled address may be split elsewhere
     given = {inside, *re.split("[@/:?#]", inside), *re.findall(r"password=([^&\s]+)", rest)}
     for secret in sorted(given | {unquote(one) for one in given}, key=len, reverse=True):
         text = text.replace(secret, "***") if secret else text
@@ -89,7 +89,7 @@ def _why(error: Exception, address: str) -> str:
 
 
 def _there(address: str) -> bool:
-    """Whether there is a store; ValueError where none can be."""
+    """Whether the store exists; ValueError if it cannot."""
     if not address.startswith(SCHEME):
         return True
     check_path(path_of(address))
@@ -114,7 +114,7 @@ def _files() -> Check:
 
 
 def _cache() -> Check:
-    """Where machine code is kept."""
+    """Check the folder in which numba caches machine code."""
     folder = Path(os.environ.get("NUMBA_CACHE_DIR") or Path(sys.modules["recurrank"].__file__ or ".").parent)
     if os.access(folder, os.W_OK):
         return Check("machine code", "ok", f"kept in {folder}")

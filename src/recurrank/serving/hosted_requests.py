@@ -1,4 +1,4 @@
-"""A ranker of requests in this process: every draw may have candidates and rules of its own, and items come and go."""
+"""A ranker of requests in this process: each draw may have its own candidates and rules, and items come and go."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ from recurrank.serving.spec import LoggedSpec
 from recurrank.serving.store.records import StoredRanker
 
 MOMENTS = 16_384
-"""Requests whose times and candidates are remembered, for people."""
+"""Most requests whose time and number of candidates are remembered, for the dashboard."""
 UNCHANGED = 1.0
-"""Seconds after which a view is renewed though nothing was decided since."""
+"""Seconds after which a view is renewed although nothing was decided since."""
 STATE = 256 << 20
-"""Bytes that the segments of one ranker may take; requests that would need more are refused."""
+"""Most bytes of all segments of one ranker; requests that would need more are refused."""
 
 
 class HostedRequestRanker(HostedStock):
     """A :class:`~recurrank.serving.hosted.HostedRanker` of requests.
 
     Attributes:
-        asked: of the last requests of this process, when they came and how many candidates they had.
+        asked: time and number of candidates of the last requests to this process.
 
     """
 
@@ -99,7 +99,7 @@ class HostedRequestRanker(HostedStock):
             return Drawn(packed(shown), self._version, stocked.seq, shown.names)
 
     def _answered(self, wanted: Asked, stocked: Stocked) -> Answered:
-        """What a request under the rules is shown."""
+        """The answer to a request to which the rules have been applied."""
         self._check_segment(wanted.segment)
         features = wanted.features
         if isinstance(features, PackedRows):
@@ -110,7 +110,7 @@ class HostedRequestRanker(HostedStock):
         )  # fmt: skip
         many = wanted.count(len(stocked.stock))
         self.asked.append((time.monotonic(), many))
-        if wanted.candidates is not None:  # these are names, and all that there are
+        if wanted.candidates is not None:  # the view was given names, and counts the candidates itself
             return shown
         return shown._replace(names=[str(name) for name in shown.names], candidates=many)
 
@@ -132,7 +132,7 @@ class HostedRequestRanker(HostedStock):
         return slates
 
     def wants_renewal(self, now: float, settings: Settings) -> bool:
-        """Where only the account has changed since the view was made, it may be older: the view keeps an account itself."""
+        """If only the account has changed since the view was made, the view may be older: it keeps an account itself."""
         ranker, view = self.fold.ranker, self._view
         same = view.by_decisions and view.decisions == ranker.decisions and len(view.segments) == len(ranker.segments)
         return super().wants_renewal(now, settings) and not (same and now - self._refreshed < UNCHANGED)

@@ -18,7 +18,7 @@ _read_change = msgspec.json.Decoder(s.RolloutChange).decode
 
 
 def experiment_routes(service: Service) -> list[Route]:
-    """All of them."""
+    """The routes."""
 
     @route("GET", PATH, "admin", Operation("show_experiment", "experiments", s.ExperimentStatus, (404,)))
     async def show_experiment(request: Request) -> Answer:

@@ -1,4 +1,4 @@
-"""The routes of items that come and go, and of the rules of all slates."""
+"""The routes that change items, and the rules of all slates."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ _read_rules = msgspec.json.Decoder(SlateRules).decode
 
 
 class Page(msgspec.Struct, forbid_unknown_fields=True):
-    """Which items are asked for, in the query."""
+    """The query parameters of a page of items."""
 
     after: Annotated[int, Meta(ge=0, le=10**9)] = 0
     limit: Annotated[int, Meta(ge=1, le=1000)] = 100
 
 
 def item_routes(service: Service, decoder: Decoder) -> list[Route]:
-    """All of them."""
-    changing = asyncio.Semaphore(1)  # each takes several times the memory of the items
+    """The routes."""
+    changing = asyncio.Semaphore(1)  # each change takes several times the memory of the items
 
     @route(
         "PATCH",
