@@ -1,8 +1,8 @@
-// Charts, by plotly as its Python package ships it. It is large: it is fetched when the page has been painted.
+// Charts, by plotly from its Python package. It is large, so it is fetched after the page has been painted.
 
 let loading = null;
 
-/** plotly, once. */
+/** Load plotly, once. */
 export function plotly() {
   loading ??= new Promise((resolve, reject) => {
     const script = document.createElement("script");
@@ -36,12 +36,12 @@ function layout(more) {
 const CONFIG = { displaylogo: false, responsive: true, modeBarButtonsToRemove: ["select2d", "lasso2d", "autoScale2d", "sendChartToCloud", "sendDataToCloud"], plotlyServerURL: "", displayModeBar: "hover" };
 
 const shown = new Promise((resolve) => {
-  const soon = () => requestAnimationFrame(() => setTimeout(resolve, 30)); // after what is there has been painted
+  const soon = () => requestAnimationFrame(() => setTimeout(resolve, 30)); // after the first paint
   if (document.readyState === "complete") soon();
   else addEventListener("load", soon);
 });
 
-/** Draw or renew a chart; it follows the system from light to dark. */
+/** Draw or update a chart; it follows the system's colour scheme. */
 export async function draw(element, traces, more) {
   element.drawn = [traces, more];
   if (!window.Plotly) {

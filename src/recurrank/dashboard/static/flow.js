@@ -8,7 +8,7 @@ const WIDE = 146, GAP = 34, LEFT = 4, TOP = 8, MOST = 400;
 /** What a box is: "closed" (it has split), "settled" (nothing left to find out) or "open". */
 export const kind = (box) => (box.closed !== null ? "closed" : box.items <= 1 ? "settled" : "open");
 
-/** Draw boxes {id, phase, first, last, items, parent, opened, closed, progress} into ``element``, a scrolling region; time has an axis where there is a history. */
+/** Draw boxes {id, phase, first, last, items, parent, opened, closed, progress} into ``element``, a scrolling region; with a history there is an axis of time. */
 export function drawFlow(element, boxes, positions, history) {
   const shown = boxes.slice(-MOST);
   const tall = positions <= 12 ? 36 : positions <= 30 ? 20 : 10;

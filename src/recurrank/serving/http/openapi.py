@@ -187,9 +187,7 @@ def _operation(route: Route, about: Operation, schemas: Iterator[Any], refused: 
     return {
         "operationId": about.id,
         "tags": [about.tag],
-        "summary": re.split(r"\.(?:\s|$)", description)[0].replace(
-            "`", ""
-        ),  # a summary is plain text; a description is Markdown
+        "summary": re.split(r"\.(?:\s|$)", description)[0].replace("`", ""),  # plain text; a description is Markdown
         "description": description,
         "parameters": [_NAME] if "{name}" in route.path else [],
         "responses": responses,
