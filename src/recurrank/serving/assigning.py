@@ -77,17 +77,17 @@ def drafted(
 
 
 def compose(
-    beside: tuple[str | None, Arm, int | None],
+    assignment: tuple[str | None, Arm, int | None],
     baseline: Baseline,
     ranked: Callable[[], list[str]],
     shadow: bool,
     rng: np.random.Generator,
 ) -> tuple[list[str], Trial]:
-    """The items of a slate that is not the ranker's alone; ``beside`` holds its subject, arm and unit.
+    """The items of a slate that is not the ranker's alone; ``assignment`` holds its subject, arm and unit.
 
     ``ranked`` returns what the ranker would show, which shadow mode also tells. Pinned positions are not drafted.
     """
-    subject, arm, unit = beside
+    subject, arm, unit = assignment
     if arm == "baseline":
         return baseline.around(baseline.order), Trial(subject, arm, ranked() if shadow else None, unit=unit)
     fixed = set(baseline.pinned.values())

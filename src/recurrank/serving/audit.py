@@ -164,5 +164,5 @@ def _row(event: Event, slate: str | None, stored: StoredRanker | None, ids: dict
 
 def _trial(payload: bytes) -> tuple[str | None, str | None]:
     """The subject of a slate, and its arm in an experiment."""
-    beside = trial_of(payload)
-    return beside.subject, beside.arm or None
+    trial = trial_of(payload)
+    return trial.subject, trial.arm or None

@@ -138,7 +138,7 @@ class Demo:
                         visit(name)
                     except StoreError:  # it is stopping
                         return
-                    except ValueError:  # somebody deleted the ranker
+                    except ValueError:  # the ranker was deleted
                         running.discard(name)
 
         self._threads = [threading.Thread(target=work, name="recurrank-demo", daemon=True) for work in (use, make_others)]

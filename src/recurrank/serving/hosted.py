@@ -169,18 +169,18 @@ class HostedRanker:
         changed, mode = self.changed, self.mode  # in this order: a mode that is newer than ``changed`` is drawn again
         subject = None if asked is None else asked.subject
         if mode.full:
-            return self._beside(self.draw(asked), Trial(subject) if subject is not None else None, changed)
+            return self._with_trial(self.draw(asked), Trial(subject) if subject is not None else None, changed)
         arm, unit = mode.assign(self.stored.name, subject, slate)
         wanted = asked or Asked()
         baseline = self._allowed(wanted, checked_baseline(wanted.baseline, mode.settings.mode))
         if arm == "ranker":
-            return self._beside(self.draw(asked), Trial(subject, arm, unit=unit), changed)
+            return self._with_trial(self.draw(asked), Trial(subject, arm, unit=unit), changed)
         shadow = mode.settings.mode == "shadow"
         names, trial = compose((subject, arm, unit), baseline, lambda: self.would_show(asked), shadow, self._drafts)
-        return self._beside(self.foreign(wanted, names), trial, changed)
+        return self._with_trial(self.foreign(wanted, names), trial, changed)
 
     @staticmethod
-    def _beside(drawn: Drawn, trial: Trial | None, changed: int) -> Drawn:
+    def _with_trial(drawn: Drawn, trial: Trial | None, changed: int) -> Drawn:
         payload = drawn.payload if trial is None else attach(drawn.payload, trial)
         return Drawn(payload, drawn.version, changed, drawn.names)  # several times as fast as _replace()
 

@@ -106,7 +106,7 @@ class HostedStock(HostedRanker):
     # ------------------------------------------------------------------------------------------------ the view
 
     def changed_to(self, stock: Stock) -> RequestRanker | Restocking:
-        """:meth:`restocked` for a change that somebody asks for; ValueError if the items will not do."""
+        """:meth:`restocked` for a requested change; ValueError if features are too large."""
         self._view.check_scale(stock)
         return self.restocked(stock)
 

@@ -371,8 +371,8 @@ class Service:
         names = drawn.names if payload is operation.payload else None  # otherwise the slate existed already
         if names is None:
             names = hosted.names(payload)
-        beside = trial_of(payload)
-        return Ranked(operation.slate, names, drawn.version, *chances, beside.arm, beside.would_show)
+        trial = trial_of(payload)
+        return Ranked(operation.slate, names, drawn.version, *chances, trial.arm, trial.would_show)
 
     def _counted(self, statuses: list[str]) -> list[str]:
         self.reported.update(statuses)

@@ -28,7 +28,7 @@ LARGEST = 64 << 20
 
 
 class RankerSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The settings of a ranker; its catalogue comes beside it. The order of the fields is in the log's digests."""
+    """The settings of a ranker, without its catalogue. The order of the fields is in the log's digests."""
 
     algorithm: Annotated[str, Meta(max_length=64, description="see `recurrank rankers`")] = DEFAULT
     positions: Annotated[int, Meta(ge=1, le=1000, description="K, how many items a slate shows")]

@@ -91,7 +91,7 @@ def trial_of(payload: bytes) -> Trial:
     try:
         return _unpack(memoryview(payload)[_end(payload) : -4])
     except msgspec.MsgspecError as error:
-        raise ValueError(f"slate: what stands beside it cannot be read ({error})") from error
+        raise ValueError(f"slate: its trial cannot be read ({error})") from error
 
 
 def erased(payload: bytes) -> bytes:
@@ -125,7 +125,7 @@ def _end(payload: Any) -> int:
     """Offset of the end of the slate."""
     end = len(payload) - 4 - int.from_bytes(payload[-4:], "little")
     if end < 4:
-        raise ValueError("slate: what stands beside it is longer than the whole")
+        raise ValueError("slate: its trial is longer than the whole")
     return end
 
 

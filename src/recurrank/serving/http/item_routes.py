@@ -43,8 +43,8 @@ def item_routes(service: Service, decoder: Decoder) -> list[Route]:
     async def change_items(request: Request) -> Answer:
         """Add, change and remove items, thousands at a time. Only for `anchored`, `balanced`, `recurrank`; others answer 409.
 
-        All of it happens, or none. Once it is answered no server shows an item that was removed. Removing what is not there,
-        and adding what is there with the same features, is not an error: the same request again changes nothing.
+        All changes are made, or none. Once it is answered, no server shows a removed item. Removing an unknown item, and adding
+        an existing one with the same features, is not an error: repeating the request changes nothing.
         """
         kind = request.media or JSON
         if kind != JSON and kind not in MSGPACKS:
@@ -67,8 +67,8 @@ def item_routes(service: Service, decoder: Decoder) -> list[Route]:
     async def set_rules(request: Request) -> Answer:
         """Replace the rules of all slates of a ranker of requests. Once it is answered every server follows them.
 
-        An excluded item is never shown, and a request that pins it is answered with 400; a pinned one stands at its position
-        wherever it is a candidate; `explore` limits what any request may explore.
+        An excluded item is never shown, and a request that pins it is answered with 400. A pinned item is shown at its position
+        whenever it is a candidate. `explore` limits the exploration of every request.
         """
         rules = _read_rules(request.body)
         version = await asyncio.to_thread(service.set_rules, request.parameters[0], rules)
