@@ -59,6 +59,6 @@ def _table(kind: str, body: bytes, bounds: Bounds) -> tuple[list[dict[str, str]]
 
 def _short(cell: Any) -> str:
     if isinstance(cell, list):
-        return ", ".join(_short(one) for one in cell[:4]) + (", …" if len(cell) > 4 else "")
+        return ", ".join(_short(part) for part in cell[:4]) + (", …" if len(cell) > 4 else "")
     text = f"{cell:.4g}" if isinstance(cell, float) else str(cell)
     return text if len(text) <= 120 else text[:119] + "…"

@@ -83,7 +83,7 @@ def _why(error: Exception, address: str) -> str:
     _, _, rest = address.partition("://")
     inside = rest.rpartition("@")[0].partition(":")[2]  # a misspelled address may be split elsewhere
     given = {inside, *re.split("[@/:?#]", inside), *re.findall(r"password=([^&\s]+)", rest)}
-    for secret in sorted(given | {unquote(one) for one in given}, key=len, reverse=True):
+    for secret in sorted(given | {unquote(part) for part in given}, key=len, reverse=True):
         text = text.replace(secret, "***") if secret else text
     return " ".join(text.split())
 
@@ -176,8 +176,8 @@ def _archive(store: Store, where: str | None, dropping: bool) -> Check:
         if predecessor(store, archive, floor) is None:
             next_step(store, archive, floor)
         text = f"{address}, up to event {archive.manifest().last:,}"
-    former = [one for one in known(store) if one != address]
-    lost = [one for one in former if not Archive(one).there]
+    former = [other for other in known(store) if other != address]
+    lost = [other for other in former if not Archive(other).there]
     if former:
         text += f"; before: {', '.join(former)}"
     if lost:

@@ -52,14 +52,14 @@ def erase(
     if not subject:
         raise ValueError("subject: it is empty; give the one that was sent with rank requests")
     for path in exports:
-        if path.exists() or not any(one.is_file() for one in unfinished(path)):
+        if path.exists() or not any(file.is_file() for file in unfinished(path)):
             _check_export(path)
     with store.maintaining(PATIENCE) as alone:
         if not alone:
             raise ValueError("store: retention or another erasure has been at work for minutes; try again later")
-        lost = [address_of(one) for one in gone]
+        lost = [address_of(address) for address in gone]
         archives, erasing = _archives(store, archive, lost), _Erasing(store, subject)
-        archived = {one.address: one.replace(erasing.without) for one in archives}
+        archived = {each.address: each.replace(erasing.without) for each in archives}
         exported = {str(path): _erase_export(path, subject) for path in exports}
         logged = erasing.log()
         forget(store, lost)
@@ -82,7 +82,7 @@ def _archives(store: Store, given: str | None, gone: list[str]) -> list[Archive]
         archives, moved = [archive], current != last
     for former in before:
         archive = Archive(former)
-        if former in (*gone, *(one.address for one in archives)) or (moved and former == last and not archive.there):
+        if former in (*gone, *(other.address for other in archives)) or (moved and former == last and not archive.there):
             continue
         if not archive.there:
             raise ValueError(
@@ -198,7 +198,7 @@ def _erase_lines(path: Path, subject: str, partial: Path) -> int:
 def _cleared(value: Any, subject: str) -> Any:
     """The value with null for the subject, except in fields that our export writes: an item may have the subject's name."""
     if isinstance(value, dict):
-        return {key: one if key in EXPORTED else _cleared(one, subject) for key, one in value.items() if key != subject}
+        return {key: part if key in EXPORTED else _cleared(part, subject) for key, part in value.items() if key != subject}
     if isinstance(value, list):
-        return [_cleared(one, subject) for one in value]
+        return [_cleared(part, subject) for part in value]
     return None if value == subject else value

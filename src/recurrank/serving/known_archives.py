@@ -36,7 +36,7 @@ def remember(store: Store, archive: str) -> None:
 
 def forget(store: Store, archives: list[str]) -> None:
     """Remove archives that no longer exist from the note."""
-    _note(store, [one for one in known(store) if one not in archives])
+    _note(store, [archive for archive in known(store) if archive not in archives])
 
 
 def _note(store: Store, archives: dict[str, None] | list[str]) -> None:

@@ -182,7 +182,7 @@ class Registry:
         try:
             self._open(stored)
         except (ValueError, TypeError, msgspec.MsgspecError) as error:
-            if stored.number not in {one.number for one in self._store.rankers()}:
+            if stored.number not in {ranker.number for ranker in self._store.rankers()}:
                 return  # deleted since it was listed; another ranker may have its name by now
             log.error("a ranker cannot be opened", ranker=stored.name, why=str(error))
             self.unopened.add(stored.number)

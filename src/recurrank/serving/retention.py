@@ -286,7 +286,7 @@ class Retention:
 
     def _clear(self, floor: Floor) -> None:
         """Remove the events below the floor that need not stay."""
-        longest = max((LoggedSpec.unpack(one.config).window_seconds for one in self._store.rankers()), default=0.0)
+        longest = max((LoggedSpec.unpack(stored.config).window_seconds for stored in self._store.rankers()), default=0.0)
         after, now = self._cleared, time.monotonic()
         if after < 0 or now - self._surveyed > AGAIN * longest:
             after, self._surveyed = 0, now

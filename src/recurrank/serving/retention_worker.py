@@ -118,8 +118,8 @@ def prepare(store: Store, order: Order) -> Prepared:
 def _verified(store: Store, floor: Floor) -> dict[int, int]:
     """By ranker, the event of its newest snapshot that equals a replay."""
     rankers = {stored.number: stored for stored in store.rankers()}
-    start = {one.ranker: one.seq for one in store.pins() if one.pin == Pin.VERIFIED and one.ranker in rankers}
-    goal = {one.ranker: one.seq for one in store.pins() if one.pin == Pin.CANDIDATE and one.ranker in rankers}
+    start = {kept.ranker: kept.seq for kept in store.pins() if kept.pin == Pin.VERIFIED and kept.ranker in rankers}
+    goal = {kept.ranker: kept.seq for kept in store.pins() if kept.pin == Pin.CANDIDATE and kept.ranker in rankers}
     waiting = sorted(goal, key=lambda ranker: start.get(ranker, 0))
     for first in range(0, len(waiting), TOGETHER):
         part = {ranker: goal[ranker] for ranker in waiting[first : first + TOGETHER]}
@@ -226,7 +226,7 @@ class _Step:
 def surveyed(store: Store, after: int) -> Gone:
     """Survey the events after ``after``."""
     floor, now = store.floor(), time.time()
-    windows = {one.number: LoggedSpec.unpack(one.config).window_seconds for one in store.rankers()}
+    windows = {stored.number: LoggedSpec.unpack(stored.config).window_seconds for stored in store.rankers()}
     lines, opened = store.lines(after, floor.seq, SURVEYED), set(floor.open_events())
     gone = [line for line in lines if not stays(line, opened, windows, now)]
     batches, nameless = [], False

@@ -137,4 +137,4 @@ class LoggedSpec(RankerSpec, frozen=True, kw_only=True, forbid_unknown_fields=Fa
     def digests(self, catalogue: Catalogue) -> list[str]:
         """Digests that recognise a repeated request: as this version stores it, and as version 0.1.0 did."""
         versions = (self, msgspec.structs.replace(self, streams=1))
-        return [hashlib.sha256(one.pack() + catalogue.fingerprint.encode()).hexdigest() for one in versions]
+        return [hashlib.sha256(spec.pack() + catalogue.fingerprint.encode()).hexdigest() for spec in versions]

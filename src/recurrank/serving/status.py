@@ -52,8 +52,8 @@ def requests_of(hosted: HostedRanker, knowledge: Knowledge) -> dict[str, Any] | 
     if knowledge.coefficients is None or not isinstance(fold, RequestFold):
         return None
     return {
-        "coefficients": [one._asdict() for one in knowledge.coefficients],
-        "examination": [one._asdict() for one in knowledge.examination or []],
+        "coefficients": [coefficient._asdict() for coefficient in knowledge.coefficients],
+        "examination": [row._asdict() for row in knowledge.examination or []],
         "guard": list(knowledge.guard or ()),
         "candidates": fold.candidates / fold.counts["served"] if fold.counts["served"] else None,
     }

@@ -218,8 +218,8 @@ def play(setup: Setup, say: Say) -> None:
             player.play(mark)
             if time.monotonic() - told >= OFTEN:
                 told = time.monotonic()
-                for one in players:
-                    one.tell(say)
+                for other in players:
+                    other.tell(say)
     for player in players:
         player.tell(say)
         player.tell_flow(say)

@@ -117,7 +117,7 @@ def _slate_routes(service: Service) -> list[Route]:
             raise Refused(413, f"body: {len(reports):,} reports; at most {REPORTS:,} at once")
         only = request.key.bound("ranker") if request.key is not None else None
         number = None if only is None else service.hosted(only).stored.number
-        statuses = await service.feedback_async([_report(one, number) for one in reports])
+        statuses = await service.feedback_async([_report(report, number) for report in reports])
         return Answer(_encode([s.Reported(r.slate, status) for r, status in zip(reports, statuses, strict=True)]))  # type: ignore[arg-type]
 
     return [rank, feedback]
@@ -148,8 +148,8 @@ def _operation_routes(service: Service, keys: KeyRing | None, registry: Collecto
     return [healthz, readyz, metrics]
 
 
-def _report(one: s.NewReport, ranker: int | None) -> Report:
-    return Report(one.slate, tuple(one.clicks), one.final, None if one.seen is None else tuple(one.seen), ranker)
+def _report(report: s.NewReport, ranker: int | None) -> Report:
+    return Report(report.slate, tuple(report.clicks), report.final, None if report.seen is None else tuple(report.seen), ranker)
 
 
 def _json(document: Any) -> Answer:

@@ -76,7 +76,7 @@ def _candidates(asked: s.AskSlate) -> tuple[list[str] | None, Any]:
         return given, None if asked.features is None else PackedRows(asked.features, len(given))
     if asked.features is not None:
         raise ValueError("features: given twice; give them beside the ids, or with each candidate")
-    return [one.id for one in given], _rows([one.features for one in given])
+    return [candidate.id for candidate in given], _rows([candidate.features for candidate in given])
 
 
 def _rows(given: list[list[float]]) -> Any:

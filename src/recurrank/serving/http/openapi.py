@@ -121,14 +121,14 @@ _NAME = {
 
 def document(routes: Sequence[Route]) -> dict[str, Any]:
     """Every route with its body and answers; links lead from an answer to the next request, and every example works."""
-    told = [(one, one.about) for one in routes if one.about is not None]
+    told = [(route, route.about) for route in routes if route.about is not None]
     bodies = [s.NewRanker, RankerSpec, s.AskSlate, list[s.NewReport], s.Problem, s.ItemsPatch, SlateRules, RolloutChange]
     answers = [about.answer for _, about in told if about.answer not in (None, str)]
     found, parts = msgspec.json.schema_components([*bodies, *answers], ref_template=_REFERENCE)
     ranker, spec, ask, reports, refused, patch, rules, turn = found[: len(bodies)]
     _algorithms(parts, ranker, spec)
     schemas = iter(found[len(bodies) :])
-    operations = {about.id: _operation(one, about, schemas, refused) for one, about in told}
+    operations = {about.id: _operation(route, about, schemas, refused) for route, about in told}
 
     binary, text = {"schema": {"type": "string", "format": "binary"}}, {"schema": {"type": "string"}, "example": _FILE}
     body = {JSON: {"schema": ranker, "example": _RANKER}, CSV: text, NPY: binary, PARQUET: binary}
@@ -157,8 +157,8 @@ def document(routes: Sequence[Route]) -> dict[str, Any]:
         "show_ranker": {"operationId": "show_ranker", **named},
     }
     paths: dict[str, Any] = {}
-    for one, about in told:
-        paths.setdefault(one.path, {})[one.method.lower()] = operations[about.id]
+    for route, about in told:
+        paths.setdefault(route.path, {})[route.method.lower()] = operations[about.id]
     return {
         "openapi": "3.1.0",
         "info": {"title": "recurrank", "version": __version__, "description": _ABOUT.strip()},
@@ -203,8 +203,8 @@ def _algorithms(parts: dict[str, Any], *asked: dict[str, Any]) -> None:
         schema["properties"].pop("dim", None)  # a field of the specification
         parts[title.replace(" ", "-")] = {"title": title, **schema}
         options.append({"$ref": _REFERENCE.format(name=title.replace(" ", "-"))})
-    for one in asked:
-        properties = parts[one["$ref"].rpartition("/")[2]]["properties"]
+    for reference in asked:
+        properties = parts[reference["$ref"].rpartition("/")[2]]["properties"]
         properties["algorithm"]["enum"] = names(served=True)
         properties["options"] = {"description": "the algorithm's own", "anyOf": options, "default": {}}
 
