@@ -60,7 +60,7 @@ class Store(abc.ABC):
         self.noted = 0
         """The newest event that this process knows of."""
         self.snapshots_wanted = 0
-        """Rankers with newer events should soon get a snapshot that covers this event."""
+        """Rankers with new events should soon get a snapshot that covers this event."""
 
     @property
     def busy(self) -> bool:
