@@ -1,7 +1,7 @@
 """Clients of the service for programs: :class:`Client`, and :class:`AsyncClient` for event loops.
 
-A call that fails on the way, or finds the service busy or starting, is repeated: every call is idempotent. A slate's id is
-chosen here, so that a repeated ``rank`` returns the same slate.
+A call that fails in transit, or finds the service busy or starting, is repeated: every call is idempotent. The client chooses
+the slate's id, so that a repeated ``rank`` returns the same slate.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ except ImportError as error:
 AGAIN = (408, 429, 502, 503, 504)
 """Statuses after which a call is repeated."""
 LONGEST_PAUSE = 5.0
-"""Seconds between two tries at most, whatever the service asks for."""
+"""Most seconds between two tries, whatever the service asks for."""
 
 
 class ServiceError(Exception):
@@ -44,7 +44,7 @@ class _Policy:
         self._tries, self._timeout = tries, timeout
 
     def request(self, call: Call[Any]) -> dict[str, Any]:
-        """The request as httpx takes it."""
+        """The arguments of httpx's ``request``."""
         timeout = max(self._timeout, call.seconds)
         sent = {"method": call.method, "url": call.path, "params": call.query, "timeout": timeout}
         if call.content is None:
@@ -52,7 +52,7 @@ class _Policy:
         return {**sent, "content": call.content, "headers": {"content-type": "application/x-npy"}}
 
     def pause(self, attempt: int, outcome: httpx.Response | httpx.TransportError) -> float | None:
-        """Seconds until the next try; None when this was the last one."""
+        """Seconds until the next try; None if this was the last one."""
         if attempt + 1 == self._tries:
             return None
         pause = 0.1 * 2.0**attempt * random.uniform(0.5, 1.0)
@@ -65,7 +65,7 @@ class _Policy:
 
     @staticmethod
     def read(call: Call[T], attempt: int, outcome: httpx.Response | httpx.TransportError) -> T:
-        """The decoded answer; raises the error that the service reported instead."""
+        """The decoded answer; raises ServiceError or the error of the transport."""
         if isinstance(outcome, httpx.TransportError):
             raise outcome
         deleted_before = attempt > 0 and call.method == "DELETE" and outcome.status_code == 404  # by the try before

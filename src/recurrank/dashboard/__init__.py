@@ -1,5 +1,5 @@
-"""See it learn: pages over a running service, and a playground for simulations.
+"""The dashboard: pages over a running service, and a playground for simulations.
 
-``app.py`` puts it together. A page (``pages.py``) is a frame without data, rendered here; its scripts (``static/``) fetch what
-it shows from ``data.py`` and listen to ``live.py``. ``knowledge.py`` is the one place that knows what which ranker can tell.
+``app.py`` combines the parts. A page (``pages.py``) is rendered here as a frame without data; its scripts (``static/``) fetch
+data from ``data.py`` and listen to ``live.py``. Only ``knowledge.py`` knows what each kind of ranker can tell about itself.
 """

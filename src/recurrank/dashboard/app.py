@@ -1,4 +1,4 @@
-"""The dashboard of a service, put together: ``recurrank serve`` hands it to the server."""
+"""The dashboard of a service, which ``recurrank serve`` passes to the server."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from recurrank.serving.tally import SLATES, SPAN
 
 
 class Dashboard:
-    """Pages and what they are made of.
+    """The pages of a service, with their data and files.
 
     Args:
         service: whose rankers are shown.
-        keys: whether one is asked for decides what may be said without one.
-        truths: by ranker, what is known about its problem, in a demonstration.
-        demo: the ranker that a newcomer should look at first, if this is a demonstration.
+        keys: the server's keys; if one is required, pages without one do not tell which rankers exist.
+        truths: in a demonstration, by ranker, what is known about its problem.
+        demo: in a demonstration, the ranker that newcomers should look at first.
         fitted: a file of click models fitted to a log, for the playground.
 
     """
@@ -45,12 +45,12 @@ class Dashboard:
         self._playground = Playground(fitted)
 
     def routes(self, decoder: Decoder) -> Sequence[Route]:
-        """All of them; frames have no data in them, and need no key."""
+        """All routes; frames contain no data, and need no key."""
         fetched = data.routes(self._service, self._live, decoder)
         return [assets.static, *self._frames(), *fetched, *self._playground.routes()]
 
     def _story(self, name: str) -> str:
-        """Which story a page of the demonstration tells; none elsewhere."""
+        """The story that a page of the demonstration tells; empty elsewhere."""
         if name not in self._truths:
             return ""
         hosted = self._service.registry.find(name)
@@ -73,7 +73,7 @@ class Dashboard:
         @route("GET", "/rankers/{name}", PUBLIC)
         async def ranker(request: Request) -> Answer:
             (name,) = request.parameters
-            # where keys are asked for, a frame does not tell which rankers there are
+            # if keys are required, a frame does not tell which rankers exist
             known = self._service.registry.find(name) is not None or (self._keys is not None and self._keys.required)
             if not known or not pages.is_name(name):
                 return pages.render("missing.html", "", 404, what=f"No ranker is called “{name[:80]}”.")
@@ -83,7 +83,7 @@ class Dashboard:
         async def new(_: Request) -> Answer:
             known, usual = names(served=True), RankerSpec(positions=10)
             several = {name: fields for name, fields in declared_options().items() if name in known}
-            # dim is for rankers without items, and here there is a file of them
+            # dim is for rankers without items, but the form takes a file of items
             options = {name: [(field, one) for field, one in fields if one.name != "dim"] for name, fields in several.items()}
             return pages.render("new.html", "/new", script="new.js", algorithms=known, options=options, usual=usual)
 

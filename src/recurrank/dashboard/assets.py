@@ -1,4 +1,4 @@
-"""Files of the pages: our own, and those of installed packages. Addresses carry a digest, so that browsers keep them."""
+"""Files of the pages: our own, and those of installed packages. Addresses contain a digest, so that browsers cache them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ PACKAGED = {
     "swagger-ui-bundle.js": ("swagger_ui", "static"),
     "swagger-ui.css": ("swagger_ui", "static"),
 }
-"""Files that others' packages ship, by name: the package and the folder in it."""
+"""By name, files that other packages ship: the package and the folder in it."""
 FOREVER = {"cache-control": "public, max-age=31536000, immutable", "x-content-type-options": "nosniff"}
 
 
@@ -35,7 +35,7 @@ class File(NamedTuple):
 
 @functools.cache
 def files() -> dict[str, File]:
-    """Our own, by name."""
+    """Our own files, by name."""
     folder = resources.files("recurrank.dashboard").joinpath("static")
     kinds = {path.name: KINDS.get(f".{path.name.rpartition('.')[2]}") for path in folder.iterdir()}
     return {name: File(kind, folder.joinpath(name).read_bytes()) for name, kind in sorted(kinds.items()) if kind}
@@ -43,7 +43,7 @@ def files() -> dict[str, File]:
 
 @functools.cache
 def digest() -> str:
-    """Of all our own together: scripts fetch each other from the folder they are in."""
+    """The digest of all our own files: scripts import each other from the folder that they are in."""
     together = hashlib.sha256()
     for name, file in files().items():
         together.update(name.encode() + b"\0" + file.content)
@@ -52,19 +52,19 @@ def digest() -> str:
 
 @functools.cache
 def modules(script: str) -> list[str]:
-    """The scripts that a script needs, itself first: a page names them all, so that they are fetched at once."""
-    found, new = [script], [script]
+    """A script and all scripts that it imports: a page names them all, so that they are fetched at once."""
+    scripts, new = [script], [script]
     while new:
         text = files()[new.pop()].content.decode()
-        fresh = [name for name in re.findall(r'^import .*?"\./([a-z]+\.js)";', text, flags=re.M) if name not in found]
-        found += fresh
+        fresh = [name for name in re.findall(r'^import .*?"\./([a-z]+\.js)";', text, flags=re.M) if name not in scripts]
+        scripts += fresh
         new += fresh
-    return found
+    return scripts
 
 
 @functools.cache
 def packaged(name: str) -> File:
-    """A file as an installed package ships it. The package itself is not imported."""
+    """A file that an installed package ships; the package itself is not imported."""
     package, folder = PACKAGED[name]
     spec = importlib.util.find_spec(package)
     if spec is None or spec.origin is None:
@@ -79,12 +79,12 @@ def packaged_digest(name: str) -> str:
 
 @functools.cache
 def unused_styles() -> list[str]:
-    """The ids of style elements that plotly adds for its maps, which we do not draw, unless there are elements with these ids.
+    """The ids of style elements that plotly adds for its maps, which we do not draw, unless elements with these ids exist.
 
-    The pages' Content-Security-Policy would refuse them, and the browser complain to the person about it.
+    The pages' Content-Security-Policy would refuse them, and the browser would report that in its console.
     """
     return sorted(
-        {found.decode() for found in re.findall(rb'getElementById\("([0-9a-f]{64})"\)', packaged("plotly.min.js").content)}
+        {digest.decode() for digest in re.findall(rb'getElementById\("([0-9a-f]{64})"\)', packaged("plotly.min.js").content)}
     )
 
 
@@ -94,19 +94,19 @@ def _small(name: str) -> bytes:
 
 
 def address(name: str) -> str:
-    """Where a packaged file is served."""
+    """The address of a packaged file."""
     return f"/static/{packaged_digest(name)}/{name}"
 
 
 @functools.cache
 def addresses() -> dict[str, Any]:
-    """Where the files are, for templates."""
+    """The addresses of the files, for templates."""
     return {"static": f"/static/{digest()}", "plotly": address("plotly.min.js"), "unused_styles": unused_styles()}
 
 
 @route("GET", "/static/{version}/{name}", PUBLIC)
 async def static(request: Request) -> Answer:
-    """A file. An address with the digest of another version gives the present file, which is then not cached."""
+    """A file. An address with an outdated digest returns the current file, which is then not cached."""
     version, name = request.parameters
     if name in PACKAGED:
         current = await asyncio.to_thread(packaged_digest, name)
@@ -116,7 +116,7 @@ async def static(request: Request) -> Answer:
         raise Refused(404, f"static: there is no file {name[:60]!r}")
     headers = FOREVER if version == current else {**FOREVER, "cache-control": "no-store"}
     file = packaged(name) if name in PACKAGED else files()[name]
-    # Megabytes of a package: compressed for the network, and as they are for a browser on this machine.
+    # Packaged files have megabytes: compress them for the network, but not for a browser on this machine.
     if name in PACKAGED and b"gzip" in request.headers.get(b"accept-encoding", b"") and not _near(request.client):
         small = await asyncio.to_thread(_small, name)
         return Answer(small, _typed(file), headers={**headers, "content-encoding": "gzip", "vary": "accept-encoding"})

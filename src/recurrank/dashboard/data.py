@@ -1,4 +1,4 @@
-"""What the pages fetch: JSON about rankers, live events, and files. All of it asks for a key where the server has keys."""
+"""What the pages fetch: JSON about rankers, live events, and files. All of it needs a key if the server has keys."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ EVENTS = {**PRIVATE, "x-accel-buffering": "no"}
 CHUNK = 2_000
 """Events of the log that are sent at a time."""
 KEPT = 1.0
-"""Seconds that a page of the list of rankers is good for: everybody who looks at the same one gets the same."""
+"""Seconds for which a page of the list of rankers is cached for all clients."""
 
 
 class Table(msgspec.Struct):
-    """Which part of a table is asked for, in the query."""
+    """The query parameters of a part of a table."""
 
     search: Annotated[str, Meta(max_length=200)] = ""
     sort: Annotated[str, Meta(max_length=20)] = ""
@@ -102,7 +102,7 @@ def _saved(hosted: HostedRanker) -> bytes:
 
 
 class _Kept:
-    """Answers that are good for a while, made off the event loop, one at a time."""
+    """Answers cached for KEPT seconds, made off the event loop, one at a time."""
 
     def __init__(self, make: Callable[..., bytes]) -> None:
         self._make = make
@@ -119,7 +119,7 @@ class _Kept:
 
 
 async def _log(service: Service, hosted: HostedRanker) -> AsyncIterator[bytes]:
-    """A ranker's events, one line of JSON each, read as they are sent: memory does not grow with the log."""
+    """A ranker's events, one line of JSON each, read while they are sent: memory does not grow with the log."""
     after = 0
     while True:
         after, lines = await asyncio.to_thread(_lines, service, hosted, after)

@@ -1,6 +1,6 @@
-"""What a ranker can tell about itself, whichever it is: blocks, the ranking it would show, and how certain each position is.
+"""What each kind of ranker can tell about itself: blocks, the ranking it would show, and how certain each position is.
 
-Some algorithms work in blocks, neighbouring positions with the items that compete for them (``Ranker.knowledge``). Of
+Some algorithms work in blocks, neighbouring positions with the items that compete for them (``Ranker.knowledge``). For
 others only the slates are known. Nothing here changes a ranker; callers hold the lock of its fold.
 """
 
@@ -30,7 +30,7 @@ BELIEVED = (
 
 
 class Ranked(NamedTuple):
-    """An item of the ranking: ``certain`` is "place", "shown" or "no", and None where the algorithm does not say."""
+    """An item of the ranking: ``certain`` is "place", "shown" or "no", or None if the algorithm does not say."""
 
     item: int
     certain: str | None
@@ -39,9 +39,9 @@ class Ranked(NamedTuple):
     competing: int
 
 
-def boxes(known: Knowledge) -> list[dict[str, Any]]:
-    """The boxes of the flow chart, finished blocks included; none of an algorithm that does not work in blocks."""
-    return [_box(block) for block in sorted([*(known.history or []), *(known.blocks or [])])]
+def boxes(knowledge: Knowledge) -> list[dict[str, Any]]:
+    """The boxes of the flow chart, including finished blocks; empty if the algorithm does not work in blocks."""
+    return [_box(block) for block in sorted([*(knowledge.history or []), *(knowledge.blocks or [])])]
 
 
 def _box(block: KnownBlock) -> dict[str, Any]:
@@ -51,13 +51,13 @@ def _box(block: KnownBlock) -> dict[str, Any]:
 
 
 def ranking(hosted: HostedRanker) -> tuple[list[Ranked], str]:
-    """The ranking that it would show now, and in words what is certain about it."""
-    known = hosted.fold.ranker.knowledge()
-    if known.blocks is not None and known.leaders is not None:
-        leaders = known.leaders
-        return [_ranked(leaders[block.first + j], block) for block in known.blocks for j in range(block.width)], CERTAIN
+    """The ranking that would be shown now, and an explanation of its certainty."""
+    knowledge = hosted.fold.ranker.knowledge()
+    if knowledge.blocks is not None and knowledge.leaders is not None:
+        leaders = knowledge.leaders
+        return [_ranked(leaders[block.first + j], block) for block in knowledge.blocks for j in range(block.width)], CERTAIN
     if hosted.spec.takes_requests:
-        return [Ranked(item, None, k + 1, k + 1, 0) for k, item in enumerate(known.leaders or [])], BELIEVED
+        return [Ranked(item, None, k + 1, k + 1, 0) for k, item in enumerate(knowledge.leaders or [])], BELIEVED
     items = unpack_items(hosted.peek(), hosted.spec.positions)
     return [Ranked(item, None, k + 1, k + 1, 0) for k, item in enumerate(items)], DRAWN
 
@@ -69,11 +69,11 @@ def _ranked(item: int, block: KnownBlock) -> Ranked:
 def exploration(fold: Fold) -> float | None:
     """The share of positions in the last slates that showed an item to try it, rather than the one ranked there.
 
-    A block tries items at its first position only, so it is enough to look there; None where there are no blocks or slates.
+    A block tries items only at its first position, so only these are compared. None without blocks or slates.
     """
-    known, slates = fold.ranker.knowledge(), fold.tally.last_slates(fold.counts["learned"])
-    if known.blocks is None or known.leaders is None or len(slates) == 0:
+    knowledge, slates = fold.ranker.knowledge(), fold.tally.last_slates(fold.counts["learned"])
+    if knowledge.blocks is None or knowledge.leaders is None or len(slates) == 0:
         return None
-    firsts = [block.first for block in known.blocks]
-    tried = (slates[:, firsts] != [known.leaders[first] for first in firsts]).sum()
+    firsts = [block.first for block in knowledge.blocks]
+    tried = (slates[:, firsts] != [knowledge.leaders[first] for first in firsts]).sum()
     return float(tried) / float(slates.size)

@@ -1,6 +1,6 @@
-"""Server-sent events: one document per ranker, made at most once a period, and sent to everybody who looks at it.
+"""Server-sent events: one document per ranker, made at most once per period, and sent to all pages that show it.
 
-Fifty pages cost little more than one: what is sent is made once, off the event loop, and only when something has changed.
+Fifty pages cost little more than one: a document is made once, off the event loop, and only if something has changed.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ PERIOD = 1.0
 HEARTBEAT = 15.0
 """Seconds after which something is sent, so that a dead connection is noticed."""
 STREAMS = 500
-"""Open at a time."""
+"""Most streams open at a time."""
 
 
 def event(name: str, document: Any) -> bytes:
@@ -31,7 +31,7 @@ def event(name: str, document: Any) -> bytes:
 
 
 class Live:
-    """What is sent to whom. All of it happens in one event loop but for making documents."""
+    """The streams of all rankers. Everything runs in one event loop, except making documents."""
 
     def __init__(self, service: Service, document: Callable[[str], Any]) -> None:
         self._service, self._document = service, document
@@ -46,7 +46,7 @@ class Live:
             channel.wake()
 
     def open(self, name: str) -> AsyncIterator[bytes]:
-        """What happens to a ranker from now on; NotFound when there is none."""
+        """A stream of a ranker's documents; NotFound if there is no such ranker."""
         self._service.hosted(name)
         return self._stream(name, self._slots.take())
 
@@ -78,7 +78,7 @@ class Live:
                     del self._channels[name]
 
     async def _feed(self, name: str, channel: _Channel) -> None:
-        """Make a document whenever the ranker is another than a period before."""
+        """Make a document in each period in which the ranker has changed."""
         known: Any = None
         while not self._ended:
             try:
@@ -91,14 +91,14 @@ class Live:
                 channel.latest, channel.over = event("gone", {"name": name}), True
                 channel.wake()
                 return
-            except Exception as error:  # the store is away, say: it may come back
+            except Exception as error:  # for example the store is not available: it may come back
                 if known != repr(error):
                     log.error("a page cannot be fed", ranker=name, why=repr(error))
                 known = repr(error)
             await asyncio.sleep(PERIOD)
 
     def _state(self, name: str) -> Any:
-        """What tells whether there is something new to show."""
+        """A value that changes whenever there is something new to show."""
         hosted = self._service.hosted(name)
         late = self._service.store.late[hosted.stored.number]
         return hosted.stored.number, hosted.fold.seq, len(hosted.open), late, self._service.registry.broken.get(name)

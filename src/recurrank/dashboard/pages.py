@@ -1,4 +1,4 @@
-"""The pages: frames without data, rendered from ``templates/``. What they show is fetched by their scripts."""
+"""The pages: frames without data, rendered from ``templates/``. Their scripts fetch the data."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from recurrank.serving.http.routes import Answer
 from recurrank.serving.http.schema import Name
 
 HEADERS = {
-    # No inline scripts or styles, nothing from elsewhere, no frames. plotly adds its rules to a style sheet of ours.
+    # No inline scripts or styles, nothing from other origins, no frames. plotly adds its rules to one of our style sheets.
     "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; "
     "connect-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'",
     "x-content-type-options": "nosniff",
@@ -33,7 +33,7 @@ def _templates() -> jinja2.Environment:
 
 
 def render(template: str, here: str, status: int = 200, script: str | None = None, **values: Any) -> Answer:
-    """A page; ``here`` is its place in the navigation, ``script`` what makes it live."""
+    """A page; ``here`` is its address in the navigation, ``script`` the script that fills it."""
     loaded = list(dict.fromkeys(name for one in ("key.js", script) if one for name in assets.modules(one)))
     common: Mapping[str, Any] = {**assets.addresses(), "version": __version__, "here": here, "modules": loaded}
     text = _templates().get_template(template).render({**common, **values})
@@ -41,5 +41,5 @@ def render(template: str, here: str, status: int = 200, script: str | None = Non
 
 
 def is_name(name: str) -> bool:
-    """Whether a ranker may be called so."""
+    """Whether this is a valid name of a ranker."""
     return re.fullmatch(Name, name) is not None

@@ -1,4 +1,4 @@
-"""A file of items, looked at before a ranker is made of it: which columns are what, and the first rows."""
+"""Preview a file of items before a ranker is created from it: the roles of its columns, and the first rows."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from recurrank.serving.http.problems import Refused
 from recurrank.serving.http.upload import CSV, NPY, PARQUET, Bounds, read_items
 
 WIDE = 12
-"""Columns that are shown."""
+"""Most columns that are shown."""
 
 
 def preview(kind: str, body: bytes, query: dict[str, str], bounds: Bounds) -> dict[str, Any]:
-    """What is in the file; ValueError says what is wrong with it."""
+    """A summary of the file; ValueError for an invalid one."""
     if kind not in (CSV, PARQUET, NPY):
         raise Refused(415, f"file: {kind[:60]!r} is not taken; choose a .csv, .parquet or .npy file")
     if not body:
@@ -59,6 +59,6 @@ def _table(kind: str, body: bytes, bounds: Bounds) -> tuple[list[dict[str, str]]
 
 def _short(cell: Any) -> str:
     if isinstance(cell, list):
-        return ", ".join(_short(one) for one in cell[:4]) + (", …" if len(cell) > 4 else "")
+        return ", ".join(_short(part) for part in cell[:4]) + (", …" if len(cell) > 4 else "")
     text = f"{cell:.4g}" if isinstance(cell, float) else str(cell)
     return text if len(text) <= 120 else text[:119] + "…"

@@ -1,4 +1,4 @@
-"""Tables that are searched, sorted and paged here, so that a page stays small however much there is."""
+"""Tables searched, sorted and paged on the server, so that pages stay small."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SORTS = ("id", "shown", "clicked", "rate")
 
 
 def rankers(service: Service, search: str, sort: str, page: int) -> dict[str, Any]:
-    """A page of the list of rankers; only its own lines are looked at."""
+    """A page of the list of rankers; only its own lines are computed."""
     names = service.names()
     wanted = search.strip().casefold()
     if wanted:
@@ -49,13 +49,13 @@ def items(hosted: HostedRanker, search: str, sort: str, page: int) -> dict[str, 
     with hosted.folding:
         shown, clicked = hosted.fold.shown.copy(), hosted.fold.clicked.copy()
         index = _index(hosted)
-    found = index.search(search)
+    matching = index.search(search)
     key, descending = sort.removeprefix("-"), sort.startswith("-")
     if key == "id":
-        order = found[np.argsort(index.alphabetical[found], kind="stable")]
+        order = matching[np.argsort(index.alphabetical[matching], kind="stable")]
     else:
         values = {"shown": shown, "clicked": clicked, "rate": np.where(shown > 0, clicked / np.maximum(shown, 1), -1.0)}[key]
-        order = found[np.argsort(values[found] * (-1 if descending else 1), kind="stable")]
+        order = matching[np.argsort(values[matching] * (-1 if descending else 1), kind="stable")]
     if key == "id" and descending:
         order = order[::-1]
     page, pages, part = _page(len(order), ITEMS, page)
@@ -64,21 +64,21 @@ def items(hosted: HostedRanker, search: str, sort: str, page: int) -> dict[str, 
 
 
 def _page(total: int, size: int, page: int) -> tuple[int, int, slice]:
-    """The page nearest to the one asked for, how many there are, and its part."""
+    """The page nearest to the requested one, the number of pages, and the slice of the page."""
     pages = max(1, -(-total // size))
     page = min(max(page, 1), pages)
     return page, pages, slice((page - 1) * size, page * size)
 
 
 class Index:
-    """What searching and sorting by id need, made once for a catalogue."""
+    """Data for searching and sorting by id, computed once per catalogue."""
 
     def __init__(self, ids: Sequence[str]) -> None:
         self.ids = ids
 
     @functools.cached_property
     def _folded(self) -> tuple[str, array[int]]:
-        """All ids in one text, which takes a tenth of the memory and time of many; and where each begins."""
+        """All ids in one text, which takes a tenth of the memory and time of separate ones; and the start of each."""
         starts, parts, at = array("q"), [], 0
         for name in self.ids:
             parts.append(_plain(name))
@@ -88,34 +88,34 @@ class Index:
 
     @functools.cached_property
     def _there(self) -> Ints:
-        """All items; where they come and go, an index that is free has an empty id."""
+        """All items; a free index has an empty id."""
         return np.array([item for item, name in enumerate(self.ids) if name], np.int64)
 
     @functools.cached_property
     def alphabetical(self) -> Ints:
-        """Where each item stands in the order of ids."""
-        place = np.empty(len(self.ids), np.int64)
-        place[sorted(range(len(self.ids)), key=lambda item: self.ids[item].casefold())] = np.arange(len(self.ids))
-        return place
+        """By item, its rank in the order of ids."""
+        rank = np.empty(len(self.ids), np.int64)
+        rank[sorted(range(len(self.ids)), key=lambda item: self.ids[item].casefold())] = np.arange(len(self.ids))
+        return rank
 
     def search(self, wanted: str) -> Ints:
-        """The items whose ids have this in them, in whatever case and with whatever space."""
+        """The items whose ids contain this text, ignoring case and kinds of white space."""
         wanted = _plain(wanted)
         if not wanted:
             return self._there
         text, starts = self._folded
-        found: list[int] = []
+        items: list[int] = []
         at = text.find(wanted)
         while at >= 0:
-            found.append(bisect.bisect_right(starts, at) - 1)
-            if found[-1] + 1 == len(starts):
+            items.append(bisect.bisect_right(starts, at) - 1)
+            if items[-1] + 1 == len(starts):
                 break
-            at = text.find(wanted, starts[found[-1] + 1])
-        return np.array(found, np.int64)
+            at = text.find(wanted, starts[items[-1] + 1])
+        return np.array(items, np.int64)
 
 
 def _plain(text: str) -> str:
-    """Letters in one case, and any space as one: so nothing in it is BETWEEN."""
+    """The text with folded case and single spaces, so that it does not contain BETWEEN."""
     return " ".join(text.casefold().split())
 
 

@@ -1,4 +1,4 @@
-"""What the pages show, as documents: one line per ranker, one ranker in full, the server's health."""
+"""The documents that pages show: one line per ranker, one ranker in full, the server's health."""
 
 from __future__ import annotations
 
@@ -22,22 +22,22 @@ if TYPE_CHECKING:
     from recurrank.serving.demo import Truth
 
 RANKED = 100
-"""Positions of a ranking that are shown, at most."""
+"""Most positions of a ranking that are shown."""
 SHOWN = 10
-"""Items of an event's slate, at most."""
+"""Most items of an event's slate that are shown."""
 LATELY = 10.0
-"""Seconds over which requests are counted."""
+"""Length of the period over which requests are counted, in seconds."""
 SOME = 8
-"""Items that the form for a request begins with."""
+"""Number of items that the form for a request begins with."""
 LOOK_BACK = 5_000
 """Events of the log that are read to find a ranker's last ones after a start."""
 
 Truths: TypeAlias = "Mapping[str, Truth]"
-"""What is known about the problem of each ranker of a demonstration."""
+"""By ranker of a demonstration, what is known about its problem."""
 
 
 def line(service: Service, hosted: HostedRanker) -> dict[str, Any]:
-    """A ranker in the list of all: numbers that are there already, whatever its size."""
+    """A ranker's line in the list: only numbers that take constant time."""
     counts, name = hosted.fold.counts, hosted.stored.name
     start, now = hosted.fold.tally.rates(counts["learned"])
     return {
@@ -58,7 +58,7 @@ def line(service: Service, hosted: HostedRanker) -> dict[str, Any]:
 
 
 def health(service: Service) -> dict[str, Any]:
-    """The server as a whole; what cannot be told ranker by ranker is here."""
+    """The state of the server as a whole, as far as it does not belong to a ranker."""
     reported = dict(service.reported)
     return {
         "rankers": len(service.names()),
@@ -71,14 +71,14 @@ def health(service: Service) -> dict[str, Any]:
 
 
 def whole(service: Service, name: str, truths: Truths) -> dict[str, Any]:
-    """One ranker with all that its page shows but the table of items."""
+    """One ranker with everything that its page shows, except the table of items."""
     hosted = service.hosted(name)
     events, compared = _recent(service, hosted), experiment_of(hosted)
     with hosted.folding:
         fold = hosted.fold
         learned = fold.counts["learned"]
         margin, (width, clicks, last) = fold.tally.margin(learned), fold.tally.curve(learned)
-        known = fold.ranker.knowledge()
+        knowledge = fold.ranker.knowledge()
         ranked, about = ranking(hosted)
         truth = truths.get(name)
         summary = line(service, hosted)
@@ -92,18 +92,18 @@ def whole(service: Service, name: str, truths: Truths) -> dict[str, Any]:
             "curve": {"width": width, "clicks": clicks, "last": last},
             "by_position": [int(seen) / learned if learned else 0.0 for seen in fold.at],
             "truth": None if truth is None else {"total": float(sum(truth.by_position)), **truth._asdict()},
-            "flow": {"boxes": boxes(known), "history": known.history is not None},
+            "flow": {"boxes": boxes(knowledge), "history": knowledge.history is not None},
             "experiment": compared,
-            "requests": _requests(hosted, known),
+            "requests": _requests(hosted, knowledge),
             "ranking": [{"position": k + 1, **_item(hosted, at.item), **_said(at)} for k, at in enumerate(ranked[:RANKED])],
             "ranking_about": about if len(ranked) <= RANKED else f"The first {RANKED} positions. {about}",
             "events": [_event(hosted, event) for event in reversed(events)],
         }
 
 
-def _requests(hosted: HostedRanker, known: Knowledge) -> dict[str, Any] | None:
-    """What a ranker of requests believes, and what this server was asked in the last seconds; None for other rankers."""
-    believed = requests_of(hosted, known)
+def _requests(hosted: HostedRanker, knowledge: Knowledge) -> dict[str, Any] | None:
+    """The beliefs of a ranker of requests, and its requests to this server in the last seconds; None for other rankers."""
+    believed = requests_of(hosted, knowledge)
     if believed is None or not isinstance(hosted, HostedRequestRanker):
         return None
     last = [candidates for at, candidates in list(hosted.asked) if time.monotonic() - at < LATELY]
@@ -135,7 +135,7 @@ def item_line(name: str, shown: int, clicked: int) -> dict[str, Any]:
 
 
 def _recent(service: Service, hosted: HostedRanker) -> list[Event]:
-    """The last events: from memory, or, when nothing has happened since the start, from near the end of the log."""
+    """The last events: from memory, or, if nothing has happened since the start, from near the end of the log."""
     if hosted.recent:
         return list(hosted.recent)
     return service.store.events(max(0, service.store.newest() - LOOK_BACK), LOOK_BACK, hosted.stored.number)[-RECENT:]

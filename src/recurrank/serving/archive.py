@@ -1,9 +1,9 @@
-"""The archive: events that the log does not have any more, in Parquet files, one per ranker and day.
+"""The archive: events that have left the log, in Parquet files, one per step, ranker and day.
 
-``manifest.json`` lists the files in the order in which they were added, a *step* at a time. A step has all events from one to
-another, the digests of the chain (``chain.py``) before and after them, and of every file its SHA-256; so the chain can be
-followed from the first event on. A file that is not in the manifest is not part of the archive: it is removed where its name
-says that it was made here, and left alone where it does not.
+``manifest.json`` lists the files in the order in which they were added, one *step* at a time. A step has all events from one to
+another, the digests of the chain (``chain.py``) before and after them, and the SHA-256 of every file; so the chain can be
+followed from the first event on. A file that is not in the manifest is not part of the archive: it is removed if its name shows
+that recurrank created it, and otherwise left alone.
 
 The archive is a folder, or any address that fsspec knows (``s3://bucket/folder``).
 """
@@ -28,14 +28,14 @@ from recurrank.serving import chain
 from recurrank.serving.archive_files import address_of, open_files
 
 MANIFEST, PREVIOUS = "manifest.json", "manifest.previous.json"
-"""The second, as it was before, is there where a file cannot be replaced at one go: one of both is always whole."""
+"""The second, the previous version, is only kept where replacing is not atomic: one of the two is always valid."""
 FORMAT = 1
 ROWS = 100_000
-"""Events that wait in memory before they are written."""
+"""Events buffered in memory before they are written."""
 BATCH = 10_000
 """Events read at a time from one file."""
 _MADE = re.compile(r"ranker-\d+/\d{4}-\d\d-\d\d\.\d+-\d+(~\d+)?\.parquet|\.writing-[0-9a-z_-]+")
-"""Names that files have that were made here; no others are ever removed."""
+"""Names of files that recurrank creates; no others are ever removed."""
 COLUMNS = ("seq", "ranker", "kind", "served", "clicks", "payload", "at", "link")
 
 Raw = tuple[Any, ...]
@@ -63,7 +63,7 @@ class Step(msgspec.Struct, frozen=True):
 
 
 class Manifest(msgspec.Struct, frozen=True):
-    """What is in the archive."""
+    """The contents of an archive."""
 
     format: int = FORMAT
     steps: list[Step] = []
@@ -93,11 +93,11 @@ class Archive:
     # ------------------------------------------------------------------------------------------------ the manifest
 
     def manifest(self) -> Manifest:
-        """What is in the archive; ValueError for a manifest that is altered, or of a newer version."""
+        """The contents of the archive; ValueError if the manifest was altered, or is of a newer version."""
         return self._manifest() or Manifest()
 
     def _manifest(self) -> Manifest | None:
-        """The same; None where there is no manifest: what is there does not belong to an archive."""
+        """:meth:`manifest`; None if there is none, so that existing files do not belong to an archive."""
         try:
             found = self._load(MANIFEST) or self._load(PREVIOUS)
         except ValueError:
@@ -123,16 +123,16 @@ class Archive:
 
     @property
     def there(self) -> bool:
-        """Whether there is an archive."""
+        """Whether the archive exists."""
         return self._manifest() is not None
 
     def check_there(self) -> None:
-        """ValueError where there is none."""
+        """Raise ValueError if the archive does not exist."""
         if not self.there:
             raise ValueError(f"archive: {self.address} has no {MANIFEST}, so it is not an archive; give that of this log")
 
     def check_usable(self) -> None:
-        """ValueError where nothing can be written, or where the files that are there are not an archive's."""
+        """Raise ValueError if nothing can be written, or if existing files do not belong to an archive."""
         if not self.there:
             self._check_empty()
         try:
@@ -149,7 +149,7 @@ class Archive:
             )
 
     def _begun(self) -> Manifest:
-        """What is in the archive, before something is added. Where there was nothing, a manifest says that it is an archive."""
+        """The contents of the archive before an addition. An empty folder gets a manifest, which marks it as an archive."""
         manifest = self._manifest()
         if manifest is None:
             self._check_empty()
@@ -160,7 +160,7 @@ class Archive:
         return manifest
 
     def check(self, seq: int, digest: bytes) -> Manifest:
-        """What is in the archive of a log that begins after an event; ValueError where it is not one of this log."""
+        """The contents of the archive of a log that begins after event ``seq``; ValueError for another log's archive."""
         manifest = self.manifest()
         if manifest.last < seq:
             raise ValueError(
@@ -172,7 +172,7 @@ class Archive:
         return manifest
 
     def _digest(self, manifest: Manifest, seq: int) -> str | None:
-        """The digest after an event with which a step ends, each step following from the one before; None where none does."""
+        """The digest after event ``seq``, if a step ends with it and the steps are chained; otherwise None."""
         last, digest = 0, chain.START.hex()
         for step in manifest.steps:
             if step.first != last + 1:
@@ -186,7 +186,7 @@ class Archive:
 
     def _write_manifest(self, manifest: Manifest, folder: Path) -> None:
         if not self._files.atomic:
-            with contextlib.suppress(ValueError):  # it is torn: the other one is not touched then
+            with contextlib.suppress(ValueError):  # it is torn: keep the previous one
                 if (before := self._load(MANIFEST)) is not None:
                     self._put_manifest(before, folder, PREVIOUS)
         self._put_manifest(manifest, folder, MANIFEST)
@@ -199,9 +199,9 @@ class Archive:
     # ------------------------------------------------------------------------------------------------ writing
 
     def add(self, before: bytes, events: Iterable[Raw]) -> Step | None:
-        """Add events that follow those of the archive, after the event whose digest is ``before``; None for no events.
+        """Add events after those of the archive, where ``before`` is the digest of its last event; None if there are no events.
 
-        The step counts once the manifest has it, which is written last.
+        The step is valid once the manifest has it, which is written last.
         """
         manifest = self._begun()
         with self._files.workshop() as folder:
@@ -218,7 +218,7 @@ class Archive:
         return step
 
     def begin(self, old: Archive, seq: int, digest: bytes) -> None:
-        """Copy the steps of another archive up to an event; they count once all of them are here."""
+        """Copy the steps of another archive up to event ``seq``; they are valid once all are copied."""
         steps = [step for step in old.check(seq, digest).steps if step.last <= seq]
         self._begun()
         with self._files.workshop() as folder:
@@ -229,13 +229,13 @@ class Archive:
             self._write_manifest(Manifest(FORMAT, steps), folder)
 
     def replace(self, change: Callable[[Raw], Raw]) -> int:
-        """Rewrite the files with events that ``change`` changes, and forget the others; how many events were changed.
+        """Rewrite the files with events that ``change`` changes; returns the number of changed events.
 
-        A new file and the manifest are written before an old file goes. ValueError where there is no manifest.
+        New files and the manifest are written before the old files are removed. ValueError if there is no manifest.
         """
         self.check_there()
         manifest, total = self.manifest(), 0
-        for place, step in enumerate(manifest.steps):
+        for i, step in enumerate(manifest.steps):
             files = []
             for file in step.files:
                 rows = list(map(change, before := list(self._rows(file))))
@@ -243,7 +243,7 @@ class Archive:
                 files.append(self._rewritten(file, rows) if changed else file)
                 total += changed
             if files != step.files:
-                manifest.steps[place] = msgspec.structs.replace(step, files=files)
+                manifest.steps[i] = msgspec.structs.replace(step, files=files)
         if total:
             with self._files.workshop() as folder:
                 self._write_manifest(manifest, folder)
@@ -251,7 +251,7 @@ class Archive:
         return total
 
     def _rewritten(self, file: File, rows: list[Raw]) -> File:
-        """A file with other rows under another name."""
+        """Write a new version of a file, under another name."""
         stem, _, number = file.path.removesuffix(".parquet").partition("~")
         path = f"{stem}~{int(number or 0) + 1}.parquet"
         with self._files.workshop() as folder:
@@ -263,7 +263,7 @@ class Archive:
         return File(path, file.ranker, file.day, file.rows, made.sha256)
 
     def _tidy(self, manifest: Manifest) -> None:
-        """Remove what a killed process left: files named as the archive's are, which the manifest does not have."""
+        """Remove leftovers of killed processes: files with the archive's kind of names that the manifest does not have."""
         known = {file.path for step in manifest.steps for file in step.files}
         for name in list(self._files.names()):
             if _MADE.fullmatch(name) and name not in known:
@@ -273,7 +273,7 @@ class Archive:
     # ------------------------------------------------------------------------------------------------ reading
 
     def events(self, until: int, ranker: int | None = None) -> Iterator[Raw]:
-        """The events up to one, or a ranker's part of them, in order; ValueError for what is missing or altered."""
+        """The events up to ``until``, or those of a ranker, in order; ValueError for missing or altered ones."""
         last = 0
         for step in self.manifest().steps:
             if step.first != last + 1:
@@ -299,7 +299,7 @@ class Archive:
 
     @contextlib.contextmanager
     def _opened(self, file: File) -> Iterator[Any]:
-        """A file to be read; ValueError where it is missing or altered."""
+        """Open a file for reading; ValueError if it is missing or altered."""
         try:
             with self._files.open(file.path) as opened:
                 if hashlib.file_digest(opened, "sha256").hexdigest() != file.sha256:
@@ -311,7 +311,7 @@ class Archive:
 
 
 class _Writer:
-    """Sorts events into files of one ranker and day."""
+    """Sorts events into one file per ranker and day."""
 
     def __init__(self, folder: Path) -> None:
         import pyarrow as pa
@@ -352,7 +352,7 @@ class _Writer:
         return f"ranker-{key[0]}-{key[1]}"
 
     def finish(self) -> list[File]:
-        """The files, named for what they have, in the folder where they were written."""
+        """Close the files and give them their final names in the folder; returns them."""
         self._flush()
         files = []
         for (ranker, day), writer in self._writers.items():
@@ -373,7 +373,7 @@ def day_of(at: float) -> str:
 
 @functools.lru_cache(1000)
 def _named(day: float) -> str:
-    """A day by its number: the same again and again, and slow to write down."""
+    """A day by its number; cached, since formatting is slow."""
     return datetime.fromtimestamp(day * 86_400, UTC).date().isoformat()
 
 

@@ -1,7 +1,7 @@
-"""Where the files of an archive are: in a folder, or at an address that fsspec knows. Both kinds have the same methods.
+"""The files of an archive: in a folder, or at an address that fsspec knows. Both classes have the same methods.
 
-Files are named by their paths in the archive. Those that are being written are in a *workshop*, a folder on this machine; what
-a process that was killed left in one is removed by ``clear``.
+Files are named by their paths in the archive. They are written in a *workshop*, a folder on this machine; ``clear`` removes
+the workshops of processes that were killed.
 """
 
 from __future__ import annotations
@@ -18,23 +18,23 @@ from typing import Any
 from recurrank.serving.files import move_durably
 
 _WRITING = ".writing-"
-"""How names begin of what is being written."""
+"""Prefix of the names of workshops."""
 _LOCAL = re.compile(r"(file|local)://")
 _MEMORY = re.compile(r"(^|::)memory://")
 
 
 def address_of(archive: str) -> str:
-    """An archive's address, the same wherever a command runs and however it is spelled; ValueError for what is not one."""
+    """An archive's address in its canonical form, independent of the working directory; ValueError for an invalid one."""
     if not archive:
         raise ValueError("archive: it is empty; give a folder, or an address such as s3://bucket/folder")
     if _MEMORY.search(archive):
         raise ValueError(f"archive: {archive} ends with the process that writes it; give a folder, or an address of a store")
-    place = _LOCAL.sub("", archive, count=1) if _LOCAL.match(archive) else archive
-    return archive.rstrip("/") if "://" in place else str(Path(place).resolve())
+    path = _LOCAL.sub("", archive, count=1) if _LOCAL.match(archive) else archive
+    return archive.rstrip("/") if "://" in path else str(Path(path).resolve())
 
 
 def open_files(address: str) -> Folder | Remote:
-    """The files at what :func:`address_of` gave."""
+    """The files at an address from :func:`address_of`."""
     return Remote(address) if "://" in address else Folder(address)
 
 
@@ -42,14 +42,14 @@ class Folder:
     """Files in a folder."""
 
     atomic = True
-    """Whether a file is replaced whole or not at all."""
+    """Whether replacing a file is atomic."""
 
     def __init__(self, address: str) -> None:
         self._root = Path(address)
 
     @contextlib.contextmanager
     def open(self, name: str) -> Iterator[Any]:
-        """A file to be read; FileNotFoundError where there is none."""
+        """Open a file for reading; FileNotFoundError if there is none."""
         with open(self._root / name, "rb") as file:
             yield file
 
@@ -60,11 +60,11 @@ class Folder:
         move_durably(file, path)
 
     def remove(self, name: str) -> None:
-        """Remove a file, if it is there."""
+        """Remove a file, if it exists."""
         (self._root / name).unlink(missing_ok=True)
 
     def names(self) -> Iterator[str]:
-        """All files, whoever made them, but for those that are being written."""
+        """Names of all files except those in workshops, whoever created them."""
         for path in self._root.rglob("*"):
             name = path.relative_to(self._root)
             if not name.parts[0].startswith(_WRITING) and not path.is_dir():
@@ -83,9 +83,9 @@ class Folder:
             shutil.rmtree(folder, ignore_errors=True)
 
     def check_writable(self) -> None:
-        """OSError where no file can be made in the folder, or in the one in which it would be made. Nothing stays there."""
-        there = next(path for path in (self._root, *self._root.parents) if path.exists())
-        with tempfile.TemporaryDirectory(prefix=_WRITING, dir=there):
+        """Raise OSError if no file can be created in the folder, or in the one that would contain it. Leaves nothing behind."""
+        existing = next(path for path in (self._root, *self._root.parents) if path.exists())
+        with tempfile.TemporaryDirectory(prefix=_WRITING, dir=existing):
             pass
 
 
@@ -105,12 +105,12 @@ class Remote:
         except (ValueError, ImportError) as error:
             raise ValueError(f"archive: {address} cannot be used ({error})") from error
         self._root = PurePosixPath(root)
-        # Equal for all who write to this archive: what one of them left, the next one finds.
+        # Equal for all processes that write to this archive, so that one can clear what another left.
         self._prefix = f"{_WRITING}{hashlib.sha256(address.encode()).hexdigest()[:16]}-"
 
     @contextlib.contextmanager
     def _reaching(self) -> Iterator[None]:
-        """Services have errors of their own kinds."""
+        """Turn a service's own kinds of errors into OSError."""
         try:
             yield
         except (ValueError, OSError):
@@ -120,24 +120,24 @@ class Remote:
 
     @contextlib.contextmanager
     def open(self, name: str) -> Iterator[Any]:
-        """A file to be read; FileNotFoundError where there is none."""
+        """Open a file for reading; FileNotFoundError if there is none."""
         with self._reaching(), self._system.open(str(self._root / name), "rb") as file:
             yield file
 
     def put(self, file: Path, name: str) -> None:
-        """Copy a file into the archive. Killed meanwhile, a part of it may be there."""
+        """Copy a file into the archive. If the process is killed meanwhile, a part of the file may remain."""
         path = self._root / name
         with self._reaching():
             self._system.makedirs(str(path.parent), exist_ok=True)
             self._system.put_file(str(file), str(path))
 
     def remove(self, name: str) -> None:
-        """Remove a file, if it is there."""
+        """Remove a file, if it exists."""
         with self._reaching(), contextlib.suppress(FileNotFoundError):
             self._system.rm_file(str(self._root / name))
 
     def names(self) -> Iterator[str]:
-        """All files, whoever made them."""
+        """Names of all files, whoever created them."""
         with self._reaching():
             self._system.invalidate_cache()  # another process may have written since
             found = self._system.find(str(self._root)) if self._system.exists(str(self._root)) else []
@@ -155,7 +155,7 @@ class Remote:
             shutil.rmtree(folder, ignore_errors=True)
 
     def check_writable(self) -> None:
-        """OSError where no file can be made there. Nothing stays there."""
+        """Raise OSError if no file can be created there. Leaves nothing behind."""
         with self.workshop() as folder:
             (folder / "empty").touch()
             self.put(folder / "empty", folder.name)

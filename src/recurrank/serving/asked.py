@@ -1,4 +1,4 @@
-"""What one visitor's request asks for, and the slate that answers it as the log has it."""
+"""A visitor's request for a slate, and the slate that answers it as it is logged."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from recurrank.serving.events import ShownRequest, pack_request
 
 @dataclass(frozen=True)
 class PackedRows:
-    """Features of candidates as bytes; only the ranker knows whether these are 32- or 64-bit numbers."""
+    """Features of candidates as bytes; the ranker's dimension decides whether these are 32- or 64-bit numbers."""
 
     packed: bytes
     count: int
@@ -36,7 +36,7 @@ class PackedRows:
 
 
 class Asked(NamedTuple):
-    """A request: candidates by id, or with their features; rules; what is known about the visitor."""
+    """A request: candidates by id or with features, the visitor's context and segment, and rules."""
 
     candidates: Sequence[str] | None = None
     features: Any = None  # (n, d), or PackedRows
@@ -47,37 +47,37 @@ class Asked(NamedTuple):
     positions: int | None = None
     explore: float = 1.0
     baseline: Sequence[str] | None = None  # the order that would be shown without the ranker
-    subject: str | None = None  # whom the slate is for
+    subject: str | None = None  # the person the slate is for
 
     @property
     def plain(self) -> bool:
-        """Whether it asks for no items in particular."""
+        """Whether the request has no candidates, context or rules."""
         whole = self.candidates is None and self.features is None and self.context is None and self.segment is None
         return whole and not self.exclude and not self.pin and self.positions is None and self.explore == 1
 
     def count(self, items: int) -> int:
-        """How many candidates it has, of so many items where it names none."""
+        """Number of candidates; ``items`` if the request names none."""
         if self.candidates is not None:
             return len(self.candidates)
         return items if self.features is None else len(self.features)
 
-    def under(self, known: Stocked, positions: int) -> Asked:
-        """The same request under the rules of all slates, as far as its candidates allow; its own pins come first.
+    def under(self, stocked: Stocked, positions: int) -> Asked:
+        """The same request with the ranker's rules applied, as far as its candidates allow; its own pins come first.
 
-        ValueError for a pin of an item that the rules exclude: nobody is shown it.
+        Raises ValueError for a pinned item that the rules exclude.
         """
-        rules, most = known.rules, positions if self.positions is None else self.positions
+        rules, most = stocked.rules, positions if self.positions is None else self.positions
         if rules is NO_RULES or rules == NO_RULES:
             return self
         banned = set(rules.exclude)
         for item in self.pin.values():
             if item in banned:
                 raise ValueError(f"pin: {item!r} is excluded by the rules of this ranker; pin another one")
-        here: Container[Any] = known.stock.index if self.features is None else ()
+        here: Container[Any] = stocked.stock.index if self.features is None else ()
         if self.candidates is not None:
             here = set(self.candidates)
         taken, out = set(self.pin.values()), banned.union(self.exclude)
-        highest = min(most, self.count(len(known.stock)) - sum(item in here for item in out))
+        highest = min(most, self.count(len(stocked.stock)) - sum(item in here for item in out))
         pins = {
             position: item
             for position, item in rules.pin.items()
@@ -90,18 +90,18 @@ class Asked(NamedTuple):
 
 
 def packed(shown: Answered, foreign: bool = False) -> bytes:
-    """A slate of a request, as the log has it; its names are strings. An order that others chose teaches at all positions."""
-    known = None if foreign else shown.propensity
+    """The slate of a request as it is logged. An order that others chose (``foreign``) teaches at all positions."""
+    chances = None if foreign else shown.propensity
     return pack_request(
         ShownRequest(
             shown.names, *packed_rows(shown.features), [] if foreign else shown.pinned, shown.segment, shown.done,
-            shown.change, shown.candidates, None if known is None else known.tolist(), None if foreign else shown.joint,
+            shown.change, shown.candidates, None if chances is None else chances.tolist(), None if foreign else shown.joint,
         )
     )  # fmt: skip
 
 
 def packed_rows(rows: Floats) -> tuple[bytes, bool]:
-    """Features as bytes, and whether these are in single precision, as they are where that loses nothing."""
+    """Features as bytes, and whether these are in single precision, which is used if it loses nothing."""
     short = np.empty(rows.shape, np.float32)
     if narrowed(rows, short):
         return short.astype("<f4", copy=False).tobytes(), True
@@ -110,7 +110,7 @@ def packed_rows(rows: Floats) -> tuple[bytes, bool]:
 
 @loop
 def narrowed(rows: Floats, short: Any) -> bool:
-    """Whether single precision loses nothing; then ``short`` has the rows."""
+    """Copy the rows to ``short`` in single precision; False, and incomplete, if that loses anything."""
     for i in range(rows.shape[0]):
         for j in range(rows.shape[1]):
             short[i, j] = rows[i, j]

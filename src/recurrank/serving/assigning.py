@@ -1,4 +1,4 @@
-"""The slate of a request in a ranker's mode: the ranker's own, the baseline, or a list drafted from both."""
+"""The slate that a ranker's mode shows: the ranker's own, the baseline, or a list drafted from both."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ NOBODY = 0.5
 
 
 class Baseline(NamedTuple):
-    """The order that the caller would have shown, as far as the rules of the request and of the ranker let it be shown.
+    """The order that the caller would have shown, without what the rules of the request and of the ranker forbid.
 
     Attributes:
-        order: items for the free positions, best first; there may be more than positions.
-        pinned: what stands at which position, whoever ranks.
-        size: how many positions are filled.
+        order: items for the free positions, best first; there may be more of them than positions.
+        pinned: the pinned item of each pinned position.
+        size: number of positions to fill.
 
     """
 
@@ -30,7 +30,7 @@ class Baseline(NamedTuple):
     size: int
 
     def around(self, order: Sequence[str]) -> list[str]:
-        """A slate of items for the free positions, and the pinned ones."""
+        """The slate: ``order`` at the free positions, pinned items at theirs."""
         if not self.pinned:
             return list(order[: self.size])
         rest = iter(order)
@@ -38,7 +38,7 @@ class Baseline(NamedTuple):
 
 
 def checked_baseline(given: Sequence[str] | None, mode: str) -> Sequence[str]:
-    """The order that the caller would have shown; ValueError for one that will not do."""
+    """The order that the caller would have shown; ValueError if it is missing or names an item twice."""
     if given is None:
         raise ValueError(MISSING.format(mode=mode))
     if len(set(given)) < len(given):
@@ -50,7 +50,7 @@ def checked_baseline(given: Sequence[str] | None, mode: str) -> Sequence[str]:
 def allowed(
     given: Sequence[str], size: int, here: Container[Any], pinned: Mapping[int, str] | None = None, out: Container[str] = ()
 ) -> Baseline:
-    """A baseline without the items that stand ``out`` of it; ValueError where the rest is unknown ``here`` or too short."""
+    """A baseline without the excluded items (``out``); ValueError if the rest is too short or not all ``here``."""
     order, pinned = given, pinned or {}
     if pinned or out:
         fixed = set(pinned.values())
@@ -69,25 +69,25 @@ def allowed(
 def drafted(
     ours: Sequence[str], theirs: Sequence[str], positions: int, rng: np.random.Generator
 ) -> tuple[list[str], list[int | float]]:
-    """A list that the ranker (``ours``) and the baseline have drafted, and which positions are the ranker's."""
-    number = {name: place for place, name in enumerate(dict.fromkeys([*ours, *theirs]))}
+    """A list drafted from the ranker's order (``ours``) and the baseline's, and the ranker's share in each position."""
+    number = {name: i for i, name in enumerate(dict.fromkeys([*ours, *theirs]))}
     names = list(number)
     shown = team_draft([number[name] for name in ours], [number[name] for name in theirs], positions, rng)
     return [names[item] for item in shown.items.tolist()], [int(one) if one in (0, 1) else one for one in shown.share.tolist()]
 
 
 def compose(
-    beside: tuple[str | None, Arm, int | None],
+    assignment: tuple[str | None, Arm, int | None],
     baseline: Baseline,
     ranked: Callable[[], list[str]],
     shadow: bool,
     rng: np.random.Generator,
 ) -> tuple[list[str], Trial]:
-    """The items of a slate that is not the ranker's alone; ``beside`` are its subject, arm and unit.
+    """The items of a slate that is not the ranker's alone; ``assignment`` holds its subject, arm and unit.
 
-    ``ranked`` says what the ranker would show. In shadow mode the answer says that. Pinned positions are not drafted.
+    ``ranked`` returns what the ranker would show, which shadow mode also tells. Pinned positions are not drafted.
     """
-    subject, arm, unit = beside
+    subject, arm, unit = assignment
     if arm == "baseline":
         return baseline.around(baseline.order), Trial(subject, arm, ranked() if shadow else None, unit=unit)
     fixed = set(baseline.pinned.values())

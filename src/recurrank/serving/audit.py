@@ -1,4 +1,4 @@
-"""The log, read by itself: is it sound, does it give the state that the snapshots have, and as a table for others."""
+"""Replay the log, compare it with the snapshots, and export it as a table."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ CHUNK = 10_000
 
 
 class Unanchored(ValueError):
-    """No snapshot and no archive to start a replay from."""
+    """There is neither a snapshot nor an archive to start a replay from."""
 
 
 class Finding(NamedTuple):
-    """What was found about one ranker."""
+    """The result of replaying one ranker."""
 
     name: str
     events: int
@@ -35,9 +35,9 @@ class Finding(NamedTuple):
 
 
 def replay(store: Store, stored: StoredRanker, archive: str | None = None) -> Finding:
-    """Fold a ranker's log from its start, and compare with every snapshot on the way.
+    """Fold a ranker's log from its start, and compare the state with every snapshot on the way.
 
-    The log starts in the archive; where its old events were dropped, with the snapshot that was verified before they were.
+    The log starts in the archive, or, if old events were dropped, with the snapshot that was verified before they were.
     """
     history = History(store, archive)
     kept = {snapshot.seq: snapshot for snapshot in store.snapshots(stored.number)}
@@ -53,20 +53,20 @@ def replay(store: Store, stored: StoredRanker, archive: str | None = None) -> Fi
     try:
         while part := list(itertools.islice(events, CHUNK)):
             count += len(part)
-            ends = [place + 1 for place, event in enumerate(part) if event.seq in kept]
+            ends = [i + 1 for i, event in enumerate(part) if event.seq in kept]
             for start, stop in itertools.pairwise([0, *ends, len(part)]):
                 fold.apply(part[start:stop])
-                there = kept.get(fold.seq)
-                if there is not None and intact(stored.number, *there) and not agrees(store, stored, fold, there):
+                expected = kept.get(fold.seq)
+                if expected is not None and intact(stored.number, *expected) and not agrees(store, stored, fold, expected):
                     faults.append(f"the snapshot after event {fold.seq} is not what the log gives")
-                    kept.pop(fold.seq)  # said once
+                    kept.pop(fold.seq)  # report it once
     except ValueError as error:
         faults.append(str(error))
     return Finding(stored.name, count, fold.seq, digest_of(fold.save()), snapshots, faults)
 
 
 def _start(store: Store, stored: StoredRanker, history: History) -> Fold:
-    """Where a replay begins."""
+    """The fold with which a replay begins."""
     spec, catalogue = LoggedSpec.unpack(stored.config), unpack_catalogue(store.catalogue(stored.number))
     if history.complete:
         return new_fold(spec, catalogue)
@@ -75,19 +75,19 @@ def _start(store: Store, stored: StoredRanker, history: History) -> Fold:
         if snapshot is not None and intact(ranker, *snapshot):
             return load_fold(store, stored, spec, catalogue, snapshot)
     if any(event.kind == Kind.CREATED for event in _logged(store, stored.number, history.floor.seq)):
-        return new_fold(spec, catalogue)  # made since
+        return new_fold(spec, catalogue)  # created after the floor
     raise Unanchored(f"the events up to {history.floor.seq:,} were dropped, and the snapshot that was verified is damaged")
 
 
 def _logged(store: Store, ranker: int, after: int) -> Iterator[Event]:
-    """A ranker's events in the log, after one."""
+    """A ranker's events in the log, after the event ``after``."""
     while events := store.events(after, CHUNK, ranker):
         yield from events
         after = events[-1].seq
 
 
 def export(store: Store, path: Path, archive: str | None = None) -> int:
-    """Write the log, archived events included, as a Parquet file, whole or not at all; how many events."""
+    """Write the log, including archived events, as a Parquet file, atomically; returns the number of events."""
     try:
         import pyarrow as pa
         import pyarrow.parquet as pq
@@ -97,7 +97,7 @@ def export(store: Store, path: Path, archive: str | None = None) -> int:
     ids: dict[int, tuple[str, ...]] = {}
     for number in rankers:
         catalogue = unpack_catalogue(store.catalogue(number))
-        ids[number] = tuple(catalogue.ids) if catalogue.ids else tuple(str(place) for place in range(len(catalogue)))
+        ids[number] = tuple(catalogue.ids) if catalogue.ids else tuple(str(i) for i in range(len(catalogue)))
     schema = pa.schema(
         [
             ("seq", pa.int64()),
@@ -134,7 +134,7 @@ def export(store: Store, path: Path, archive: str | None = None) -> int:
 
 
 def _row(event: Event, slate: str | None, stored: StoredRanker | None, ids: dict[int, tuple[str, ...]]) -> dict[str, Any]:
-    """An event of a ranker that was deleted has no names left, only numbers."""
+    """An event as a row; those of a deleted ranker have no names any more, only numbers."""
     row: dict[str, Any] = {
         "seq": event.seq,
         "at": int(event.at * 1e6),
@@ -163,6 +163,6 @@ def _row(event: Event, slate: str | None, stored: StoredRanker | None, ids: dict
 
 
 def _trial(payload: bytes) -> tuple[str | None, str | None]:
-    """Whom a slate was for, and its arm in an experiment."""
-    beside = trial_of(payload)
-    return beside.subject, beside.arm or None
+    """The subject of a slate, and its arm in an experiment."""
+    trial = trial_of(payload)
+    return trial.subject, trial.arm or None

@@ -1,7 +1,7 @@
-"""API keys: who may rank, report or administer. Only hashes are kept; the secret is shown once.
+"""API keys: who may rank, report or administer. Only hashes are stored; the secret is shown once.
 
-A secret has 256 random bits, so that one round of SHA-256 is enough; comparisons take the same time whatever is wrong.
-Keys of a SQLite store are in a file of their own beside it, so that ``recurrank keys`` can write while a server runs.
+A secret has 256 random bits, so that one round of SHA-256 is enough; comparisons take constant time.
+Keys of a SQLite store are in a separate file next to it, so that ``recurrank keys`` can write while a server runs.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
-from recurrank.serving.files import SCHEME, check_place, give_to_owner, keys_of, path_of
+from recurrank.serving.files import SCHEME, check_path, give_to_owner, keys_of, path_of
 
 try:
     import fcntl
@@ -32,7 +32,7 @@ _NOFOLLOW = getattr(os, "O_NOFOLLOW", 0)  # Windows has none
 
 
 class Key(NamedTuple):
-    """An API key as it is kept. Beside roles it may have bounds, as ``ranker=shop``: what it is good for, and how often."""
+    """A stored API key. Besides roles it may have bounds, such as ``ranker=shop``: what it may do, and how often."""
 
     name: str
     hash: str
@@ -40,7 +40,7 @@ class Key(NamedTuple):
     created: float
 
     def bound(self, what: str) -> str | None:
-        """The ranker, the origin of pages, or the rate per second that the key is bound to."""
+        """The value of a bound, None if there is none: ``ranker``, ``origin`` (of pages), or ``rate`` (per second)."""
         return next((role.partition("=")[2] for role in self.roles if role.startswith(f"{what}=")), None)
 
 
@@ -48,20 +48,20 @@ Change = Callable[[list[Key]], list[Key]]
 
 
 class Keys(Protocol):
-    """Where keys are kept."""
+    """A storage of keys."""
 
     def all(self) -> list[Key]:
         """Every key, oldest first."""
 
     def change(self, change: Change) -> None:
-        """Replace them all by what ``change`` makes of them, while nobody else does. What it raises leaves them as they are."""
+        """Replace all keys by what ``change`` returns for them, exclusively. If it raises, the keys stay as they are."""
 
     def close(self) -> None:
-        """Close what they are kept in."""
+        """Close the storage."""
 
 
 class KeyFile:
-    """Keys in a JSON file that only its owner can read: the account that the store is of, whoever writes them."""
+    """Keys in a JSON file that only its owner can read: the account that owns the store, whoever writes the file."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -86,7 +86,7 @@ class KeyFile:
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
-        """Hold the lock beside the file: the file itself is replaced, and a lock on it would go with it."""
+        """Hold a lock on a separate file: the file of keys is replaced, so that a lock on it would be lost."""
         lock = self.path.with_name(self.path.name + ".lock")
         descriptor = os.open(lock, os.O_WRONLY | os.O_CREAT | _NOFOLLOW, 0o600)
         try:
@@ -99,7 +99,7 @@ class KeyFile:
 
     def _write(self, keys: list[Key]) -> None:
         partial = self.path.with_name(self.path.name + ".partial")
-        partial.unlink(missing_ok=True)  # of a command that was killed
+        partial.unlink(missing_ok=True)  # left by a killed command
         descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         with os.fdopen(descriptor, "w", encoding="utf-8") as file:
             json.dump([key._asdict() for key in keys], file, indent=1)
@@ -113,10 +113,10 @@ class KeyFile:
 
 
 def open_keys(address: str) -> Keys:
-    """The keys that belong to a store."""
+    """The keys of a store."""
     if address.startswith(SCHEME) and len(address) > len(SCHEME):
         path = path_of(address)
-        check_place(path)
+        check_path(path)
         return KeyFile(keys_of(path))
     if address.startswith(("postgresql://", "postgres://")):
         from recurrank.serving.store.postgres import PostgresKeys
@@ -128,7 +128,7 @@ def open_keys(address: str) -> Keys:
 
 
 def check_guarded(keys: Keys, host: str) -> bool:
-    """Whether there are keys; ValueError where there are none and a server would listen to other machines."""
+    """Whether there are keys; ValueError if there are none and the server would listen to other machines."""
     guarded = bool(keys.all())
     if not guarded and not _loopback(host):
         raise ValueError(
@@ -147,7 +147,7 @@ def _loopback(host: str) -> bool:
 def create(
     keys: Keys, name: str, roles: list[str], ranker: str | None = None, origin: str | None = None, rate: float | None = None
 ) -> str:
-    """A new key; its secret, which cannot be had again.
+    """Create a key; returns its secret, which cannot be retrieved later.
 
     A key in a page is public: bind it to a ranker, to the page's origin and to a rate per second.
     """
@@ -160,17 +160,17 @@ def create(
     secret = PREFIX + secrets.token_urlsafe(32)
     new = Key(name, hashed(secret), (*dict.fromkeys(roles), *bounds), time.time())
 
-    def added(there: list[Key]) -> list[Key]:
-        if any(key.name == name for key in there):
+    def added(existing: list[Key]) -> list[Key]:
+        if any(key.name == name for key in existing):
             raise ValueError(f"name: there is a key called {name!r}; revoke it first, or choose another name")
-        return [*there, new]
+        return [*existing, new]
 
     keys.change(added)
     return secret
 
 
 def _bounds(roles: list[str], ranker: str | None, origin: str | None, rate: float | None) -> list[str]:
-    """What a key is bound to, as it is kept; ValueError for what will not do."""
+    """The bounds of a key as they are stored; ValueError for invalid ones."""
     if "admin" in roles and (ranker, origin) != (None, None):
         raise ValueError("roles: a key with the role admin may do everything; give rank or feedback to one that is bound")
     if ranker is not None and not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}", ranker):
@@ -179,12 +179,12 @@ def _bounds(roles: list[str], ranker: str | None, origin: str | None, rate: floa
         raise ValueError(f"origin: {origin!r} is not an origin; give one as https://shop.example, without a path")
     if rate is not None and not 0 < rate <= 1e6:
         raise ValueError(f"rate: {rate:g} is not a number of requests per second; give one above 0")
-    found = {"ranker": ranker, "origin": origin, "rate": None if rate is None else f"{rate:g}"}
-    return [f"{what}={value}" for what, value in found.items() if value is not None]
+    bounds = {"ranker": ranker, "origin": origin, "rate": None if rate is None else f"{rate:g}"}
+    return [f"{what}={value}" for what, value in bounds.items() if value is not None]
 
 
 def spelled_origin(origin: str) -> str:
-    """An origin as browsers send it: in small letters, without the port that its scheme has anyway.
+    """An origin as browsers send it: in lower case, without the default port of its scheme.
 
     >>> spelled_origin("https://Shop.Example:443")
     'https://shop.example'
@@ -193,23 +193,23 @@ def spelled_origin(origin: str) -> str:
 
 
 def revoke(keys: Keys, name: str) -> None:
-    """Make a key worthless; servers notice within seconds."""
+    """Revoke a key; servers notice within seconds."""
 
-    def without(there: list[Key]) -> list[Key]:
-        if not any(key.name == name for key in there):
+    def without(existing: list[Key]) -> list[Key]:
+        if not any(key.name == name for key in existing):
             raise ValueError(f"name: there is no key called {name!r}; `recurrank keys list` shows those that there are")
-        return [key for key in there if key.name != name]
+        return [key for key in existing if key.name != name]
 
     keys.change(without)
 
 
 def hashed(secret: str) -> str:
-    """What is kept of a secret."""
+    """The hash that is stored for a secret."""
     return hashlib.sha256(secret.encode()).hexdigest()
 
 
 def owner(keys: list[Key], secret: str) -> Key | None:
-    """The key that has this secret, if any; all are compared, so that the time it takes reveals nothing."""
+    """The key with this secret, if any; always compares with all keys, so that the time reveals nothing."""
     found, given = None, hashed(secret)
     for key in keys:
         if hmac.compare_digest(key.hash, given):

@@ -1,4 +1,4 @@
-"""A copy of a SQLite store while its server runs: the database as of one moment, and the keys."""
+"""Back up a SQLite store while its server runs: a consistent copy of the database, and the keys."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from recurrank.serving.store.sqlite import version_of
 
 
 class Backup(NamedTuple):
-    """What was copied."""
+    """The file that was written, its number of events, and whether it has keys."""
 
     path: Path
     events: int
@@ -26,7 +26,7 @@ class Backup(NamedTuple):
 def backup(address: str, to: Path) -> Backup:
     """Copy a store into the file ``to``, whole or not at all, and check the copy.
 
-    SQLite's online backup reads what is in the write-ahead log too; a copy of the database's file alone does not have it.
+    SQLite's online backup includes the write-ahead log, which a plain copy of the database file would miss.
     """
     if address.startswith(("postgresql://", "postgres://")):
         raise ValueError("store: PostgreSQL has its own ways to copy a database; use pg_dump, which has the keys too")
@@ -54,9 +54,9 @@ def backup(address: str, to: Path) -> Backup:
 
 
 def _copy(path: Path, partial: Path) -> int:
-    """Copy, check, and count events.
+    """Copy and check the database; returns its last event.
 
-    All in one read transaction, which holds nobody up: a copy in parts starts again whenever the server writes in between.
+    Uses one read transaction, which blocks no writer: a copy in parts would start again whenever the server writes in between.
     """
     with (
         contextlib.closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True, timeout=10)) as source,
@@ -68,7 +68,7 @@ def _copy(path: Path, partial: Path) -> int:
 
 
 def check_copy(database: sqlite3.Connection, path: Path) -> int:
-    """Check the copy of a store; its last event. ValueError, about ``path``, for one that is damaged or of a newer version."""
+    """Check the copy of a store; returns its last event. ValueError, naming ``path``, if it is damaged or too new."""
     wrong = database.execute("PRAGMA integrity_check(1)").fetchone()[0]
     if wrong != "ok":
         raise ValueError(f"store: {path} is damaged ({wrong}); see `recurrank log verify`")
@@ -76,12 +76,12 @@ def check_copy(database: sqlite3.Connection, path: Path) -> int:
 
 
 def _check_head(database: sqlite3.Connection, path: Path) -> int:
-    """The last event has to be the one that the head of the log names, and to have its digest."""
+    """Check that the last event is the one that the head of the log names, with the same digest."""
     if not database.execute("SELECT count(*) FROM sqlite_master WHERE name = 'head'").fetchone()[0]:
         raise ValueError(f"store: {path} is of an older version; start its server once, then copy it")
     try:
         version_of(database)
-    except StoreError as error:  # what this version would check need not be there, or may mean something else
+    except StoreError as error:  # this version cannot check it: the tables may differ
         raise ValueError(f"{path}: {error}") from error
     seq, digest, first = database.execute("SELECT seq, digest, first FROM head").fetchone()
     last = database.execute("SELECT * FROM events ORDER BY seq DESC LIMIT 2").fetchall()

@@ -1,19 +1,19 @@
 """The probabilities of a slate whose blocks each try one item, in 64 bits per block.
 
-Such a block shows its tried item first, which has probability s, and leaders below it: with F_j, the probability that one of
-its first j leaders is tried (it grows with j), position j shows one leader with probability 1 - F_j as long as j <= t, and
+Such a block shows its tried item first, which has probability s, and leaders below it. Let F_j be the probability that one of
+its first j leaders is tried (it grows with j). Position j shows one leader with probability 1 - F_j as long as j <= t, and
 another one with F_j below (``rankers/engines/propensity.py``). So probabilities fall and then rise, and the tried item
-decides all of its block: given the items above, every position but the first has probability 1.
+determines the whole block: given the items above, every position but the first has probability 1.
 
-A block is written as one number: the rank of its probabilities among all that a block could have, on one of two grids.
+A block is encoded as one number: the rank of its probabilities among all that a block could have, on one of two grids.
 
 | grid | probabilities | for |
 |---|---|---|
 | exact | multiples of 1/320; s follows from F where t says so | Balanced, whose tables have 64 or 32 samples and a fifth of balance rounds |
 | logarithmic | s on 2^14 levels, the others on as many levels as fit, where they differ from the one above | RecurRank |
 
-On the logarithmic grid p becomes one of its neighbours at random, so that 1 / p is right in expectation: that is what
-estimators sum up. Both grids rank nondecreasing sequences l_0 <= l_1 <= ... of levels by sum_i C(l_i + i, i + 1), the
+On the logarithmic grid p is rounded to one of its neighbours at random, so that 1 / p is unbiased: that is what
+estimators sum. Both grids rank nondecreasing sequences l_0 <= l_1 <= ... of levels by sum_i C(l_i + i, i + 1), the
 combinatorial number system.
 """  # noqa: E501 (a table)
 
@@ -28,26 +28,26 @@ from recurrank._arrays import Floats, Ints
 from recurrank._compiled import apart, inner
 
 WIDEST = 15
-"""Positions of the widest block that is written so."""
+"""Most positions of a block that is encoded."""
 EXACT = 320
 """Steps of the exact grid."""
 LEVELS = 4096
-"""The most levels that the logarithmic grid has."""
+"""Most levels of the logarithmic grid."""
 TRIED, TRIED_OCTAVES = 1 << 14, 24.0
-"""Levels of a tried item's probability, over so many octaves."""
+"""Levels of a tried item's probability, and the octaves that they span."""
 OCTAVES = np.array([1.0, 2.0, 3.0, 4.0, 6.0, 8.0, 11.0, 14.0])
-"""How far down the other levels may go: one of these."""
+"""Choices for the octaves that the other levels span."""
 COARSEST = 0.25
-"""Octaves from one level to the next above which a block is not written so."""
+"""Largest step between two levels, in octaves; a coarser block is not encoded."""
 WORD, SHORT = (1 << 63) - 1, 1 << 54
-"""How many values the word of a block has; and the short word, which leaves room to say which block it is."""
+"""Number of values of the word of a block; and of the short word, which leaves room for the number of its block."""
 
 NONE = WORD
-"""The word of no block."""
+"""The word of an unused block."""
 
 
 def _ways() -> Ints:
-    """By n and N, how many nondecreasing sequences of n levels out of N there are: C(N + n - 1, n)."""
+    """By n and N, the number of nondecreasing sequences of n levels out of N: C(N + n - 1, n)."""
     table = np.zeros((WIDEST + 2, LEVELS + 1), np.int64)
     table[0] = 1
     for n in range(1, WIDEST + 2):
@@ -62,12 +62,12 @@ WAYS = _ways()
 
 
 def _sizes() -> Ints:
-    """By width, how many numbers narrower blocks have on the exact grid: t, F_1, F_2, ..., and perhaps s as another point."""
-    total, found = 0, [0, 0]
+    """By width, the codes of all narrower blocks on the exact grid: t, F_1, F_2, ..., and perhaps s as another point."""
+    total, starts = 0, [0, 0]
     for m in range(1, WIDEST + 1):
         total = min(WORD, total + (m - 1) * int(WAYS[m - 1, EXACT + 1]) + int(WAYS[m, EXACT + 1]))
-        found.append(total)
-    return np.array(found)
+        starts.append(total)
+    return np.array(starts)
 
 
 NARROWER = _sizes()
@@ -75,7 +75,7 @@ NARROWER = _sizes()
 
 @inner
 def rank_of(levels: Ints, begin: int, end: int, ways: Ints) -> int:
-    """The rank of levels[begin:end], which do not fall."""
+    """The rank of levels[begin:end], which are nondecreasing."""
     rank = 0
     for i in range(end - begin):
         rank += ways[i + 1, levels[begin + i]]
@@ -84,7 +84,7 @@ def rank_of(levels: Ints, begin: int, end: int, ways: Ints) -> int:
 
 @inner
 def levels_of(rank: int, levels: Ints, begin: int, end: int, ways: Ints) -> None:
-    """The levels of this rank."""
+    """The reverse of :func:`rank_of`: write the levels of this rank."""
     for i in range(end - begin - 1, -1, -1):
         low, high = 0, LEVELS
         while high - low > 1:
@@ -99,7 +99,7 @@ def levels_of(rank: int, levels: Ints, begin: int, end: int, ways: Ints) -> None
 
 @inner
 def exact_code(p: Floats, levels: Ints, ways: Ints) -> int:
-    """The number of a block on the exact grid; -1 if it is not on it. ``p`` has s first."""
+    """The code of a block on the exact grid; -1 if it is not on the grid. ``p`` begins with s."""
     m, code = len(p), NARROWER[len(p)]
     if NARROWER[m + 1] == WORD:
         return -1
@@ -125,7 +125,7 @@ def exact_code(p: Floats, levels: Ints, ways: Ints) -> int:
 
 @inner
 def exact_block(code: int, p: Floats, levels: Ints, ways: Ints) -> int:
-    """Write the probabilities of a block from ``p[0]`` on; how many positions it has."""
+    """Write the probabilities of a block to ``p``; returns its number of positions."""
     m = 1
     while m < min(WIDEST, len(p)) and code >= NARROWER[m + 1]:
         m += 1
@@ -142,15 +142,15 @@ def exact_block(code: int, p: Floats, levels: Ints, ways: Ints) -> int:
 
 @inner
 def rooms(positions: int, count: int, short: bool) -> tuple[int, int]:
-    """How many numbers one of ``count`` blocks has: on the exact grid, which come first, and on the logarithmic one."""
+    """Number of codes of one of ``count`` blocks: on the exact grid, which come first, and on the logarithmic one."""
     limit = SHORT // count if short and count > 1 else WORD
     exact = min(NARROWER[min(positions, WIDEST) + 1], limit // 3 * 2)
     return exact, limit - exact
 
 
 @inner
-def places(space: float, falling: int, rising: int, ways: Ints) -> int:
-    """The most levels N with which falling and rising values can be told apart in so many numbers."""
+def levels_within(space: float, falling: int, rising: int, ways: Ints) -> int:
+    """The most levels N for which ``space`` codes suffice for so many falling and rising values."""
     low, high = 0, LEVELS
     while high - low > 1:
         middle = (low + high) // 2
@@ -163,7 +163,7 @@ def places(space: float, falling: int, rising: int, ways: Ints) -> int:
 
 @inner
 def level(p: float, octaves: float, levels: int, chance: float) -> int:
-    """The level of a probability: one of its two neighbours, so that 1 / p is right in expectation."""
+    """The level of a probability, rounded at random so that 1 / p is unbiased."""
     step = octaves / (levels - 1)
     lower = min(levels - 2, int(-math.log2(p) / step))
     above, below = 2.0 ** (lower * step), 2.0 ** ((lower + 1) * step)  # of 1 / p
@@ -172,7 +172,7 @@ def level(p: float, octaves: float, levels: int, chance: float) -> int:
 
 @inner
 def log_code(p: Floats, positions: int, limit: int, chance: float, levels: Ints, ways: Ints) -> int:
-    """The number of a block on the logarithmic grid, below ``limit``; -1 if it does not fit."""
+    """The code of a block on the logarithmic grid, below ``limit``; -1 if it does not fit."""
     m, runs, falling, least, above = len(p), 0, 0, 1.0, 1.0
     subset = 0  # the rank of the positions whose probability is not that of the one above
     for j in range(1, m):
@@ -202,7 +202,7 @@ def log_code(p: Floats, positions: int, limit: int, chance: float, levels: Ints,
     ):
         code += unit * digit
         unit *= radix
-    size = places(limit / unit, falling, runs - falling, ways)
+    size = levels_within(limit / unit, falling, runs - falling, ways)
     if runs == 0:
         return code if unit < limit else -1
     if size < 2 or OCTAVES[reach] / (size - 1) > COARSEST:
@@ -220,7 +220,7 @@ def log_code(p: Floats, positions: int, limit: int, chance: float, levels: Ints,
 
 @inner
 def log_block(code: int, positions: int, limit: int, p: Floats, levels: Ints, ways: Ints) -> int:
-    """The reverse of :func:`log_code`; how many positions the block has."""
+    """The reverse of :func:`log_code`; returns the number of positions of the block."""
     m = code % positions + 1
     unit, code = positions, code // positions
     runs, unit, code = code % m, unit * m, code // m
@@ -231,13 +231,13 @@ def log_block(code: int, positions: int, limit: int, p: Floats, levels: Ints, wa
     octaves, unit, code = OCTAVES[code % len(OCTAVES)], unit * len(OCTAVES), code // len(OCTAVES)
     for j in range(1, m):
         p[j] = -1.0
-    size = places(limit / unit, falling, runs - falling, ways)
+    size = levels_within(limit / unit, falling, runs - falling, ways)
     for run in range(runs, 0, -1):  # which positions are new: the largest j with C(j - 1, run) <= subset
         j = run
         while j + 1 < m and ways[run, j + 1 - run] <= subset:
             j += 1
         subset -= ways[run, j - run]
-        p[j] = float(run)  # its run, for now
+        p[j] = float(run)  # for now, the number of its run
     if runs:
         levels_of(code // ways[runs - falling, size], levels, 0, falling, ways)
         levels_of(code % ways[runs - falling, size], levels, falling, runs, ways)
@@ -262,11 +262,11 @@ def encode(
     last: Ints,
     done: NDArray[np.bool_],
 ) -> None:
-    """The words of n slates: ``words[i, b]`` of block b, ``last[i]`` the block whose word is to be the short one.
+    """Encode n slates: ``words[i, b]`` is the word of block b, ``last[i]`` the block whose word is the short one.
 
-    A block goes from a position with a probability below 1 given those above to the next one. There are at most as many as
-    marks are in use (``used``), fewer where a block has only one item left to try; ``NONE`` stands for the others. ``done``
-    says which slates could be written.
+    A block begins at a position with a probability below 1 given the items above, and ends before the next such position.
+    There are at most ``used`` blocks, the marks in use, fewer if a block has only one item left to try; ``NONE`` fills the
+    rest. ``done`` says which slates could be encoded.
     """
     positions = marginal.shape[1]
     levels = np.zeros(WIDEST + 1, np.int64)

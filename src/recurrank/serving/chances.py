@@ -1,17 +1,17 @@
-"""How probable a slate was, as the bytes that follow its items and marks in the log.
+"""The probabilities of a slate, as the bytes that follow its items and marks in the log.
 
-| bytes, of K positions and u marks | what they say |
+| bytes, for K positions and u marks | meaning |
 |---|---|
-| none | nothing: the algorithm does not know, or the slate is older than probabilities |
-| 4 | a 1 in single precision: all is certain |
-| 8 | the joint probability and the marginal one of all positions, in single precision |
-| 12, 28, ... | the joint one, a bit per position whose marginal one is not that above, these in half precision, the length |
-| 8, the last bit being 1 | one block that tries one item, as ``block_code.py`` has it |
-| 8 u - 1, of two blocks or more | the same of each block; the narrowest one's word comes last and has 56 bits |
-| 4 n + 1 | marginal and conditional probabilities, where these do not follow from the others, and the length |
+| none | unknown: the algorithm cannot tell, or the slate was logged before probabilities were |
+| 4 | 1 in single precision: the slate was certain |
+| 8 | the joint probability, and the marginal one of all positions, in single precision |
+| 12, 28, ... | the joint one, a bit per position whose marginal differs from that above, these in half precision, the length |
+| 8, with last bit 1 | one block that tries one item, as a word of ``block_code.py`` |
+| 8 u - 1, two blocks or more | a word per block; the word of the narrowest block comes last and has 56 bits |
+| 4 n + 1 | marginal and conditional probabilities, if these do not follow from the others, and the length |
 
-A slate of the first versions has 4 K + 16 u bytes, so that lengths alone tell the first four apart; negative numbers of single
-precision do not occur. Lengths stand in the last two bytes.
+A slate without probabilities has 4 K + 16 u bytes, so that lengths alone tell the first four formats apart; negative numbers
+of single precision do not occur. A length is stored in the last two bytes.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ from recurrank.rankers.engines.propensity import given_above
 from recurrank.serving.block_code import SHORT, WAYS, decode, encode
 
 CERTAIN, COMMON, SINGLE = 4, 8, 12
-"""How many bytes beyond a multiple of 16 the first kinds take."""
+"""Bytes beyond a multiple of 16 of the first formats."""
 CODED = 0x80
-"""Of the last byte: the bit that tells words of blocks from single precision."""
+"""Bit of the last byte that tells words of blocks from single precision."""
 
-_random = np.random.default_rng()  # for rounding; which way a probability goes decides nothing
+_random = np.random.default_rng()  # for rounding probabilities; no decision depends on it
 
 
 class Chances(NamedTuple):
-    """How probable the items of n slates were at their positions, the slates as a whole, and the items given those above.
+    """Of n slates: the marginal probability of each item at its position, the joint one, and each one given the items above.
 
     Shapes (n, K), (n,) and (n, K).
     """
@@ -50,7 +50,7 @@ class Chances(NamedTuple):
 
 
 class Logged(NamedTuple):
-    """What the log says of a slate; None where it does not."""
+    """The probabilities of a slate in the log; None for those that it does not have."""
 
     marginal: list[float | None] | None
     joint: float | None
@@ -61,7 +61,7 @@ NOTHING = Logged(None, None, None)
 
 
 def pack(chances: Chances, used: Ints) -> list[bytes]:
-    """The bytes of each slate; ``used`` is how many marks it has."""
+    """The bytes of each slate; ``used`` is its number of marks."""
     marginal, joint, given = chances
     slates, positions = marginal.shape
     words, last = np.zeros((slates, positions), np.int64), np.zeros(slates, np.int64)
@@ -94,13 +94,13 @@ def pack(chances: Chances, used: Ints) -> list[bytes]:
 
 @apart
 def _followed(marginal: Floats, joint: Floats, given: Floats, follow: Any) -> None:
-    """Which slates need no conditional probabilities: they are unknown, or follow from the others as these are written."""
-    found = np.empty(marginal.shape[1])
+    """Find the slates whose conditional probabilities are unknown, or follow from the others as these are written."""
+    derived = np.empty(marginal.shape[1])
     for i in range(len(marginal)):
-        given_above(marginal[i], joint[i], len(found), found)
+        given_above(marginal[i], joint[i], len(derived), derived)
         follow[i] = True
-        for k in range(len(found)):
-            follow[i] &= np.isnan(given[i, k]) or abs(found[k] - given[i, k]) <= 2e-3 * given[i, k]
+        for k in range(len(derived)):
+            follow[i] &= np.isnan(given[i, k]) or abs(derived[k] - given[i, k]) <= 2e-3 * given[i, k]
 
 
 def _words(words: list[int], last: int) -> bytes:
@@ -112,7 +112,7 @@ def _words(words: list[int], last: int) -> bytes:
 
 
 def marks_size(payload: bytes, items: int) -> int:
-    """How many bytes of a packed slate whose items take so many are marks; -1 for what cannot be a slate."""
+    """Bytes of the marks of a packed slate whose items take ``items`` bytes; -1 for what cannot be a slate."""
     rest = len(payload) - items
     kind = rest & 15
     if kind == 0 or kind == CERTAIN:
@@ -160,12 +160,12 @@ def _of_blocks(packed: bytes, positions: int) -> Logged:
 
 
 def completed(marginal: list[float | None] | None, joint: float | None) -> Logged:
-    """With the conditional probabilities, where they follow from the others."""
+    """Add the conditional probabilities, if they follow from the others."""
     if marginal is None or joint is None or any(p is None or p != p for p in marginal):
         return Logged(marginal, joint, None)
-    found = np.empty(len(marginal))
-    known = _follow(np.array(marginal, float), joint, found)
-    return Logged(marginal, joint, found.tolist() if known else None)
+    given = np.empty(len(marginal))
+    known = _follow(np.array(marginal, float), joint, given)
+    return Logged(marginal, joint, given.tolist() if known else None)
 
 
 @apart

@@ -1,7 +1,7 @@
-"""Items that come and go, and the rules of all slates: what an event of the log has of them, and what follows from it.
+"""Changes of items, and the rules of all slates: their events in the log, and the items and rules that result.
 
-A ranker's items are those that it was made with, changed by all ITEMS events so far. Where there have been many, they are
-also kept as a whole, so that a start does not have to read all of those again.
+A ranker's items are those that it was created with, changed by all ITEMS events so far. After many changes they are also
+stored as a whole, so that a start does not have to read all of these events again.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from recurrank.serving.events import Event, Kind
 from recurrank.serving.store.base import Store
 
 KEEP = 64
-"""Changes of items after which they are kept as a whole."""
+"""Changes after which the items are stored as a whole."""
 
 Id = Annotated[str, Meta(min_length=1, max_length=256)]
 
 
 class ItemChanges(msgspec.Struct, array_like=True):
-    """What an ITEMS event says, in the order in which it is done; features are 64-bit numbers, end to end."""
+    """The payload of an ITEMS event, applied in the order of the fields; features are concatenated 64-bit numbers."""
 
     remove: list[str]
     change: list[str]
@@ -58,9 +58,9 @@ NO_RULES = SlateRules()
 
 
 class FirstStock(Stock):
-    """The items that a ranker was made with, by their ids or by their numbers as text; read when they are asked for.
+    """The items that a ranker was created with, named by their ids, or else by their numbers as text; evaluated lazily.
 
-    Most rankers' items never change: these cost nothing.
+    The items of most rankers never change, and then cost nothing.
     """
 
     origin: Catalogue
@@ -104,7 +104,7 @@ class Stocked(NamedTuple):
     items: int = 0
 
     def after(self, events: Iterable[Event]) -> Stocked:
-        """After these events as well; ValueError for one that does not fit."""
+        """The items and rules after these events as well; ValueError for an event that does not fit."""
         stock, rules, seq, items = self
         for event in events:
             if event.seq <= seq:
@@ -121,7 +121,7 @@ class Stocked(NamedTuple):
         return Stocked(stock, rules, seq, items)
 
     def pack(self) -> bytes:
-        """As bytes, with a digest."""
+        """The items and rules as bytes, with a digest."""
         buffer, (stock, rules, seq, items) = io.BytesIO(), self
         np.save(buffer, stock.features, allow_pickle=False)
         whole = msgspec.msgpack.encode(
@@ -131,7 +131,7 @@ class Stocked(NamedTuple):
 
     @staticmethod
     def unpack(packed: bytes) -> Stocked:
-        """What was packed; ValueError for what is torn or altered."""
+        """The items and rules that were packed; ValueError for torn or altered bytes."""
         if hashlib.sha256(memoryview(packed)[32:]).digest() != packed[:32]:
             raise ValueError("items: torn or altered")
         seq, rules, index, features, *items = msgspec.msgpack.decode(memoryview(packed)[32:])
@@ -140,11 +140,11 @@ class Stocked(NamedTuple):
 
 
 StockAt = Callable[[int], Stocked]
-"""A ranker's items and rules after an event."""
+"""Returns a ranker's items and rules after an event."""
 
 
 def changed(stock: Stock, changes: ItemChanges) -> Stock:
-    """The items after changes; ValueError for changes that they do not allow."""
+    """The items after changes; ValueError for changes that do not fit them."""
     if changes.remove:
         stock = stock.removed(changes.remove)
     if changes.change:
@@ -155,12 +155,12 @@ def changed(stock: Stock, changes: ItemChanges) -> Stock:
 
 
 def left(before: Stock, after: Stock) -> list[int]:
-    """The indices of items that are not there any more; others may have them by now."""
-    return [place for _, place in before.index.items() - after.index.items()]
+    """The indices of items that were removed; other items may have them by now."""
+    return [item for _, item in before.index.items() - after.index.items()]
 
 
 def carried_counts(counts: Ints, gone: list[int], size: int) -> Ints:
-    """What was counted by index, now that these items are gone and there are so many indices."""
+    """Counts by index, reset for removed items and extended to ``size`` indices."""
     carried = np.concatenate([counts, np.zeros(size - len(counts), np.int64)])
     carried[gone] = 0
     return carried
@@ -171,7 +171,7 @@ def _rows(features: bytes, dim: int) -> Floats:
 
 
 class Wanted(NamedTuple):
-    """Changes as they are asked for."""
+    """Requested changes of items."""
 
     add: Sequence[str] = ()
     add_features: Any = ()
@@ -181,10 +181,10 @@ class Wanted(NamedTuple):
 
 
 def needed(stock: Stock, wanted: Wanted) -> ItemChanges:
-    """What is still to be done of what is wanted; ValueError, in one line, for what cannot be done.
+    """The changes that a request still requires; ValueError, in one line, for impossible ones.
 
-    Removing an item that is not there, and adding one that is there with the same features, is nothing: a request that is
-    repeated has no further effect.
+    Removing an unknown item, and adding an existing one with the same features, changes nothing: a repeated request has no
+    further effect.
     """
     _once(wanted)
     new, other = as_rows(wanted.add_features, stock.dim) if wanted.add else None, None
@@ -192,10 +192,10 @@ def needed(stock: Stock, wanted: Wanted) -> ItemChanges:
         other = as_rows(wanted.change_features, stock.dim)
     add = []
     for row, name in enumerate(wanted.add):
-        place = stock.index.get(name)
-        if place is None:
+        item = stock.index.get(name)
+        if item is None:
             add.append(row)
-        elif new is not None and not np.array_equal(stock.features[place], new[row]):
+        elif new is not None and not np.array_equal(stock.features[item], new[row]):
             raise ValueError(f"add[{row}]: {name!r} is there already, with other features; change it instead")
     for row, name in enumerate(wanted.change):
         if name not in stock.index:
@@ -214,7 +214,7 @@ def needed(stock: Stock, wanted: Wanted) -> ItemChanges:
 
 
 def _once(wanted: Wanted) -> None:
-    """ValueError unless every item is named once."""
+    """Raise ValueError unless every item is named only once."""
     named = {"add": wanted.add, "change": wanted.change, "remove": wanted.remove}
     if len(set().union(*named.values())) < sum(map(len, named.values())):
         seen: dict[str, str] = {}
@@ -233,6 +233,6 @@ def stocked_at(store: Store, ranker: int, origin: Catalogue, seq: int | None = N
             try:
                 found = Stocked.unpack(kept)
                 start = found if start.seq < found.seq and (seq is None or found.seq <= seq) else start
-            except (ValueError, msgspec.MsgspecError):  # the log makes up for it
+            except (ValueError, msgspec.MsgspecError):  # the log has the changes
                 pass
     return start.after(store.changes(ranker, start.seq, seq))

@@ -1,6 +1,6 @@
 """Group commit: operations of many callers in one transaction, each answered when it is on disk.
 
-While one transaction is being written the next operations gather; so a slow disk makes groups larger, not the service slower.
+While one transaction is being written, the next operations gather: a slow disk makes groups larger, not the service slower.
 """
 
 from __future__ import annotations
@@ -20,28 +20,28 @@ from recurrank.serving.store.records import Locked, Operation
 from recurrank.serving.traces import span
 
 LARGEST = 2_000
-"""Operations in one transaction."""
+"""Most operations in one transaction."""
 
 QUIET = 3
-"""Turns of an event loop that bring no operation, after which it is time to write those that have gathered."""
+"""Turns of the event loop without a new operation, after which the gathered ones are written."""
 
 GATHER = 0.01
-"""Seconds that operations gather at most: longer than it takes to read and rank a few dozen large requests. A group that is
-written before all of them are there makes the others wait for two transactions."""
+"""Most seconds that operations gather: longer than reading and ranking a few dozen large requests takes. Requests that miss
+their group wait for two transactions."""
 
 SLOW = 0.01
-"""Seconds of a transaction, on average, from which on it must not be waited for in an event loop."""
+"""Mean seconds of a transaction above which the event loop leaves transactions to the thread."""
 
 WAITING = 20_000
-"""Operations that may wait; more are refused."""
+"""Most operations that may wait; more are refused."""
 
 
 PATROL, PATIENCE = 0.25, 9
-"""Seconds between two looks at who waits, and how many looks later an operation that was not written is refused."""
+"""Seconds between two looks at waiting operations, and the number of looks after which one is refused."""
 
 
 BOUNDS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
-"""Seconds of transactions that are counted apart, for the metrics."""
+"""Bounds of the histogram of transactions in the metrics, in seconds."""
 
 
 class Busy(StoreError):
@@ -49,7 +49,7 @@ class Busy(StoreError):
 
 
 class Unanswered(StoreError):
-    """The store did not answer in time. Whether it was written is not known; the same operation again counts once."""
+    """The store did not answer in time. The operation may have been written; repeating it is safe."""
 
 
 class _Job(NamedTuple):
@@ -62,16 +62,16 @@ class _Job(NamedTuple):
 
 
 class Committer:
-    """A thread that writes. ``submit`` from threads, ``submit_async`` from an event loop."""
+    """A thread that writes. Call ``submit`` from threads, ``submit_async`` from an event loop."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
         self.failed: str | None = None  # why the last transaction failed, if it did
-        self.wrote = time.monotonic()  # when one last succeeded
-        self.seconds = 0.0  # of all transactions, the failed ones included
-        self.counts = [0] * (len(BOUNDS) + 1)  # transactions by how long they took, those beyond the last bound at the end
+        self.wrote = time.monotonic()  # when a transaction last succeeded
+        self.seconds = 0.0  # total time of all transactions, including failed ones
+        self.counts = [0] * (len(BOUNDS) + 1)  # transactions by duration; the last count is beyond all bounds
         self._waiting: deque[_Job] = deque()
-        self._writing: list[_Job] = []  # by the thread
+        self._writing: list[_Job] = []  # what the thread is writing
         self._size = 0
         self._wake = threading.Condition()
         self._stopping = False
@@ -83,12 +83,12 @@ class Committer:
 
     @property
     def waiting(self) -> int:
-        """Operations that are not written yet."""
+        """Number of operations that are not written yet."""
         jobs = (*self._gathered, *self._writing)
         return self._size + sum(len(job.operations) for job in jobs)
 
     def submit(self, operations: Sequence[Operation]) -> list[Any]:
-        """Do these, and wait until they are on disk."""
+        """Execute operations, and wait until they are on disk; returns their outcomes."""
         future: Future[list[Any]] = Future()
         self._put(_Job(operations, future, None, 0))
         try:
@@ -98,7 +98,7 @@ class Committer:
             raise _unanswered() from None
 
     async def submit_async(self, operations: Sequence[Operation]) -> list[Any]:
-        """The same from an event loop."""
+        """:meth:`submit` from an event loop."""
         loop = asyncio.get_running_loop()
         job = _Job(operations, loop.create_future(), loop, self._looks)
         if self._store.shared or time.monotonic() < self._slow_until:
@@ -113,13 +113,13 @@ class Committer:
         return cast("list[Any]", await job.future)
 
     def _watch(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Look from time to time whether somebody has waited for too long."""
+        """Start to look periodically for operations that have waited too long."""
         if not self._patrolling:
             self._patrolling = True
             loop.call_later(PATROL, self._patrol, loop)
 
     def _patrol(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Refuse requests that have waited for too long, counted in looks: time that the process was stopped does not count."""
+        """Refuse operations that have waited too long, counted in looks: time while the process was stopped does not count."""
         self._looks += 1
         with self._wake:
             late = [job for job in self._waiting if job.loop is loop and self._looks - job.since > PATIENCE]
@@ -134,14 +134,14 @@ class Committer:
             loop.call_later(PATROL, self._patrol, loop)
 
     def _look(self, loop: asyncio.AbstractEventLoop, until: float, size: int, quiet: int) -> None:
-        """Write when nobody seems to be about to add to what has gathered: answering requests brings the next ones."""
+        """Write once no more operations seem to be coming soon: answering requests brings the next ones."""
         quiet = 0 if len(self._gathered) > size else quiet + 1
         if quiet < QUIET and loop.time() < until and len(self._gathered) < LARGEST:
             loop.call_soon(self._look, loop, until, len(self._gathered), quiet)
             return
         group, self._gathered = self._gathered, []
-        # In the event loop itself: for a file on a fast disk, handing a transaction to a thread costs several times what the
-        # transaction does. Where it would have to wait for another one, or the disk is slow, the thread does it.
+        # Write in the event loop itself: for a file on a fast disk, handing a transaction to a thread costs several times as
+        # much as the transaction. If it would have to wait for another one, or the disk is slow, the thread does it.
         began = time.monotonic()
         try:
             if self._store.busy:
@@ -160,7 +160,7 @@ class Committer:
             self._usual, self._slow_until = 0.0, ended + 10
 
     def stop(self, seconds: float | None = None) -> None:
-        """Write what is waiting, and end; within so many seconds, or leave it."""
+        """Write the waiting operations, and end the thread; wait for it at most ``seconds``."""
         with self._wake:
             self._stopping = True
             self._wake.notify()
@@ -190,7 +190,7 @@ class Committer:
                     group.append(self._waiting.popleft())
                     size += len(group[-1].operations)
                 self._size -= size
-                self._writing = group = [job for job in group if not job.future.cancelled()]  # whose callers wait still
+                self._writing = group = [job for job in group if not job.future.cancelled()]  # whose callers still wait
             self._write(group)
 
     def _write(self, group: list[_Job], wait: bool = True) -> None:
@@ -217,12 +217,12 @@ class Committer:
             else:
                 loops.setdefault(job.loop, []).append((job.future, answer))
         for loop, settled in loops.items():
-            if threading.current_thread() is not self._thread:  # this is the event loop's own
+            if threading.current_thread() is not self._thread:  # called in the event loop
                 _settle_all(settled)
                 continue
             try:
                 loop.call_soon_threadsafe(_settle_all, settled)
-            except RuntimeError:  # its event loop has ended: nobody waits any more
+            except RuntimeError:  # the event loop has ended: no caller waits any more
                 continue
 
 
@@ -234,7 +234,7 @@ def _settle_all(settled: list[tuple[Any, Any]]) -> None:
     for future, answer in settled:
         if future.done():  # the caller may have gone
             continue
-        with suppress(InvalidStateError):  # just now
+        with suppress(InvalidStateError):  # cancelled just now
             if isinstance(answer, Exception):
                 future.set_exception(answer)
             else:

@@ -1,4 +1,4 @@
-"""What an experiment says to people: both arms, the interval of their difference, the verdict, the brake, how it went."""
+"""An experiment's status for people: both arms, the interval of their difference, the verdict, the brake, the history."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ if TYPE_CHECKING:
 
 
 def experiment_of(hosted: HostedRanker) -> dict[str, Any]:
-    """As the log has it so far; the mode is the one that slates are drawn in."""
+    """The comparison as far as the log is folded; the mode is the one in which slates are drawn now."""
     with hosted.folding:
-        found, mode = hosted.fold.experiment, hosted.mode
-        if mode.since != found.rollout.since:  # the fold is behind: nothing has been compared in this mode
-            found = Experiment(hosted.spec.positions, mode.settings)
-        both, preference = found.both, found.preference
-        moments, waiting = list(found.moments), len(found.order)
+        experiment, mode = hosted.fold.experiment, hosted.mode
+        if mode.since != experiment.rollout.since:  # the fold is behind: nothing has been compared in this mode
+            experiment = Experiment(hosted.spec.positions, mode.settings)
+        both, preference = experiment.both, experiment.preference
+        moments, waiting = list(experiment.moments), len(experiment.order)
         both = ArmComparison(both.most, both.alpha, both.baseline, both.ranker)
-        verdict = "baseline" if mode.stopped is not None else verdict_of(found)
+        verdict = "baseline" if mode.stopped is not None else verdict_of(experiment)
         interleaved = {
             "slates": preference.sessions,
             "credit": preference.mean if preference.sessions else None,
@@ -53,12 +53,12 @@ def experiment_of(hosted: HostedRanker) -> dict[str, Any]:
         "brake_p_value": Brake(mode.settings.margin, mode.alpha).p_value(both) if compared else None,
         "interleaved": interleaved,
         "waiting": waiting,
-        "history": [_moment(one, both) for one in moments],
+        "history": [_moment(moment, both) for moment in moments],
     }
 
 
 def verdict_of(experiment: Experiment) -> str:
-    """Who has more clicks, as far as that is shown: ``ranker``, ``baseline`` or ``undecided``."""
+    """Which arm has significantly more clicks: ``ranker``, ``baseline`` or ``undecided``."""
     both, preference, alpha = experiment.both, experiment.preference, experiment.both.alpha
     if both.baseline.slates and both.ranker.slates and both.p_value() <= alpha:
         return "ranker" if both.difference > 0 else "baseline"
@@ -73,20 +73,20 @@ def _arm(arm: Arm) -> dict[str, Any]:
 
 @functools.lru_cache(4096)
 def _interval(most: float, alpha: float, baseline: Arm, ranker: Arm) -> tuple[float, float]:
-    """Of a moment that has passed: it is looked at again and again."""
+    """The interval at a past moment; cached, since pages ask for it again and again."""
     return ArmComparison(most, alpha, baseline, ranker).interval()
 
 
-def _moment(one: Moment, now: ArmComparison) -> dict[str, Any]:
-    compared = one.baseline.slates > 0 and one.ranker.slates > 0
-    low, high = _interval(now.most, now.alpha, one.baseline, one.ranker) if compared else (None, None)
-    interleaved = one.slates > one.baseline.slates + one.ranker.slates
+def _moment(moment: Moment, now: ArmComparison) -> dict[str, Any]:
+    compared = moment.baseline.slates > 0 and moment.ranker.slates > 0
+    low, high = _interval(now.most, now.alpha, moment.baseline, moment.ranker) if compared else (None, None)
+    interleaved = moment.slates > moment.baseline.slates + moment.ranker.slates
     return {
-        "slates": one.slates,
-        "baseline": one.baseline.mean if one.baseline.slates else None,
-        "ranker": one.ranker.mean if one.ranker.slates else None,
+        "slates": moment.slates,
+        "baseline": moment.baseline.mean if moment.baseline.slates else None,
+        "ranker": moment.ranker.mean if moment.ranker.slates else None,
         "low": low,
         "high": high,
-        "credit": one.credit if interleaved else None,
-        "p_value": one.p_value if interleaved else None,
+        "credit": moment.credit if interleaved else None,
+        "p_value": moment.p_value if interleaved else None,
     }

@@ -1,7 +1,7 @@
-"""Invented films and simulated visitors, so that a newcomer sees rankers learn at once.
+"""Invented films and simulated visitors, so that newcomers see rankers learn at once.
 
-The problem is made such that something happens within a minute: two films that nearly everybody likes, two that many like, one
-that some do, and a hundred others. So the first block splits after a few seconds, and its parts one after the other.
+The problem is chosen so that something happens within a minute: nearly everybody likes two of the films, many like two others,
+some like one, and a hundred others are hardly liked. So the first block splits after a few seconds, then its parts do.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from recurrank.serving.store.records import Report
 NAME, OTHER = "demo", "demo-recurrank"
 ALGORITHMS: dict[str, tuple[str, dict[str, str]]] = {NAME: (DEFAULT, {}), OTHER: ("recurrank", {"design": "spanner"})}
 ITEMS, POSITIONS, PACE, GROUP = 120, 5, 240, 12
-"""PACE is slates per second with each ranker, GROUP how many at a time."""
+"""PACE is slates per second and ranker, GROUP the number of slates at a time."""
 BEST = (0.95, 0.9, 0.6, 0.55, 0.3)
 """Attraction of the best films; that of the others is below 0.2."""
 
@@ -42,13 +42,13 @@ _WORDS = (
 
 
 def titles(count: int) -> list[str]:
-    """Invented ones, all different, in a random order that is always the same."""
+    """Invented titles, all different, in a fixed random order."""
     every = [f"The {first} {second}" for first in _WORDS[0].split() for second in _WORDS[1].split()]
     return [every[number] for number in stream(0, "demo", 1).permutation(len(every))[:count]]
 
 
 def films() -> Problem:
-    """Attractions as above, linear in four features that do not show which they are."""
+    """The problem: attractions as above, linear in four features, which are rotated so that none gives it away."""
     rng = stream(0, "demo", 0)
     attraction = np.concatenate([BEST, rng.uniform(0.02, 0.2, ITEMS - len(BEST))])
     plain = np.column_stack([attraction - 0.3, rng.normal(0, 0.35, (ITEMS, 2)), np.ones(ITEMS)])
@@ -62,8 +62,8 @@ class Truth(NamedTuple):
 
     Attributes:
         by_position: the click rate at each position of a perfect ranking.
-        features: what the features of an item are called.
-        visitor: what the numbers of a context are called.
+        features: names of the features of an item.
+        visitor: names of the numbers of a context.
 
     """
 
@@ -73,7 +73,7 @@ class Truth(NamedTuple):
 
 
 class Demo:
-    """A store in a folder that goes away, and visitors who click by the position-based model."""
+    """A store in a temporary folder, and visitors who click by the position-based model."""
 
     def __init__(self) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix="recurrank-demo-"))
@@ -93,22 +93,22 @@ class Demo:
         return {**dict.fromkeys(ALGORITHMS, films), demo_shop.NAME: shop}
 
     def start(self, service: Service) -> None:
-        """Make the first ranker and let its visitors in; the others come when they are compiled, if they are not yet."""
+        """Create the first ranker and start its visitors; the others follow in the background, as soon as they are compiled."""
         catalogue = Catalogue(self._problem.features, titles(ITEMS))
-        there: set[str] = set()
+        running: set[str] = set()
 
         def make(name: str) -> None:
             algorithm, options = ALGORITHMS[name]
             spec = RankerSpec(algorithm=algorithm, positions=POSITIONS, rounds=100_000, window_seconds=60.0, options=options)
             service.create(name, spec, catalogue)
-            there.add(name)
+            running.add(name)
 
         def make_others() -> None:
             with contextlib.suppress(StoreError):  # it is stopping
                 make(OTHER)
                 if not self._stopping.is_set():
                     service.create(demo_shop.NAME, self._shop.spec, self._shop.catalogue)
-                    there.add(demo_shop.NAME)
+                    running.add(demo_shop.NAME)
 
         make(NAME)
         index = {title: i for i, title in enumerate(catalogue.ids or ())}
@@ -120,7 +120,7 @@ class Demo:
                 service.feedback(list(visitors.map(lambda one: self._shop.visit(service, one), rng.spawn(GROUP))))
                 return
             reports = []
-            for ranked in visitors.map(service.rank, [name] * GROUP):  # at once, so that they share a transaction
+            for ranked in visitors.map(service.rank, [name] * GROUP):  # concurrently, so that they share a transaction
                 clicks = self._model.sample([index[item] for item in ranked.items], rng)
                 reports.append(Report(ranked.slate, tuple(int(k) for k in np.flatnonzero(clicks)), True))
             service.feedback(reports)
@@ -133,13 +133,13 @@ class Demo:
 
         def come_and_go() -> None:
             while not self._stopping.wait(GROUP / PACE):
-                for name in sorted(there):
+                for name in sorted(running):
                     try:
                         visit(name)
                     except StoreError:  # it is stopping
                         return
-                    except ValueError:  # somebody deleted the ranker
-                        there.discard(name)
+                    except ValueError:  # the ranker was deleted
+                        running.discard(name)
 
         self._threads = [threading.Thread(target=work, name="recurrank-demo", daemon=True) for work in (use, make_others)]
         for thread in self._threads:

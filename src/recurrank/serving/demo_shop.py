@@ -1,7 +1,7 @@
 """An invented shop for the demonstration: visitors of three kinds, each with candidates of their own, and stock that changes.
 
 Attraction is linear in the products of an item's features and the visitor's kind, so that the three kinds want different
-things; they also look at a page differently, which the ranker learns by segment.
+things. They also examine a page differently, which the ranker learns by segment.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from recurrank.serving.store.records import Report
 NAME = "demo-shop"
 ITEMS, CANDIDATES, POSITIONS = 120, 25, 5
 CHANGE_SECONDS, CHANGE_ITEMS = 3.0, 2
-"""How often items sell out, and how many at a time; as many come in."""
+"""Seconds between two changes of the stock, and the number of items that sell out each time; as many new ones come in."""
 FEATURES = ("cheap", "good", "plain", "new")
 KINDS = ("bargain hunter", "enthusiast", "in a hurry")
 CONTEXT = KINDS[1:]
-"""What a context tells: one number per kind but the first. With one for each kind they would sum to the constant, and the
-coefficients could not be told apart, however many clicks there are."""
+"""Features of a context: an indicator per kind, except the first. Indicators of all kinds would sum to the constant feature, so
+that no number of clicks could identify the coefficients."""
 TASTES = np.array([[0.7, 0.1, 0.0, 0.0], [0.0, 0.6, -0.2, 0.3], [0.2, 0.2, 0.3, 0.0]])
 """How much each kind likes each feature."""
 PATIENCE = (0.4, 0.3, 1.6)
-"""Position k, from 1, is looked at with probability k^-patience."""
+"""By kind: position k, from 1, is examined with probability k^-patience."""
 
 _WORDS = (
     "Oak Steel Linen Copper Walnut Glass Wool Marble Cork Bamboo Leather Velvet",
@@ -61,17 +61,17 @@ class Shop:
 
     @property
     def catalogue(self) -> Catalogue:
-        """What is in stock at first."""
+        """The initial stock."""
         return Catalogue(np.array(list(self.items.values())), list(self.items))
 
     @staticmethod
     def context(kind: int) -> list[float]:
-        """What a request tells about a visitor."""
+        """The context of a visitor of this kind."""
         return [float(name == KINDS[kind]) for name in CONTEXT]
 
     @staticmethod
     def truth(visits: int = 2_000) -> list[float]:
-        """The click rate at each position of perfect slates: the mean over so many visits of each kind."""
+        """Click rate by position of perfect slates: the mean over ``visits`` visits of each kind."""
         rng, total = stream(0, "demo", 3), np.zeros(POSITIONS)
         for kind in range(len(KINDS)):
             attraction = _attraction(rng.random((visits, CANDIDATES, len(FEATURES))), kind)
@@ -88,7 +88,7 @@ class Shop:
         return Report(ranked.slate, tuple(int(position) for position in np.flatnonzero(clicked)), True)
 
     def restock(self, service: Service) -> None:
-        """Every few seconds something sells out, and something else comes in."""
+        """Every few seconds, replace a few items by new ones."""
         if time.monotonic() - self._changed < CHANGE_SECONDS:
             return
         self._changed = time.monotonic()

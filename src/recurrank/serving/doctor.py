@@ -1,4 +1,4 @@
-"""``recurrank doctor``: what an operator should know before it hurts, one line per check."""
+"""``recurrank doctor``: find problems of a server before they hurt, one line per check."""
 
 from __future__ import annotations
 
@@ -20,26 +20,26 @@ from urllib.parse import unquote
 from recurrank import __version__
 from recurrank.serving.archive import Archive
 from recurrank.serving.auth import check_guarded, open_keys
-from recurrank.serving.files import SCHEME, check_place, keys_of, path_of
+from recurrank.serving.files import SCHEME, check_path, keys_of, path_of
 from recurrank.serving.known_archives import check_dropping, known, next_step, predecessor
 from recurrank.serving.store import Store, StoreError, open_store
 
 Verdict = Literal["ok", "look", "wrong"]
-"""All is well; something to be looked at; something that has to be mended."""
+"""Fine; worth a look; must be repaired."""
 
 CODES: dict[Verdict, int] = {"ok": 0, "look": 1, "wrong": 2}
-"""What the command exits with: the worst of all checks."""
+"""Exit codes of the command, which returns the worst of all checks."""
 
 FREE, FILES, CLOCK = 0.1, 4096, 60.0
-"""The share of the disk and the open files below which, and the seconds of a wrong clock above which to say so."""
+"""Thresholds of a finding: free share of the disk, limit of open files, and seconds that the last event is in the future."""
 
 
 MOST = 1 << 30
-"""Bytes of a store that is searched for damage."""
+"""Size of the largest store that is searched for damage, in bytes."""
 
 
 class Check(NamedTuple):
-    """One line."""
+    """One line of the report."""
 
     name: str
     verdict: Verdict
@@ -47,8 +47,8 @@ class Check(NamedTuple):
 
 
 def examine(address: str, archive: str | None = None, host: str = "127.0.0.1", dropping: bool = False) -> Iterator[Check]:
-    """All checks of a server with this store that listens there, as they are made; ``dropping`` is whether it drops events
-    that it has not been told to drop.
+    """Run all checks of a server with this store that listens at ``host``; ``dropping`` says that it would drop old events
+    without having been told to (``--drop``).
     """
     yield Check("version", "ok", f"recurrank {__version__}, Python {platform.python_version()}, {_versions()}")
     yield _files()
@@ -76,34 +76,34 @@ def _guarded(name: str, address: str, check: Callable[[], Check]) -> Iterator[Ch
 
 
 def _why(error: Exception, address: str) -> str:
-    """In one line, with what the database itself said, which a server leaves out of its log; without the password."""
-    said, cause = str(error), error.__cause__
-    if isinstance(error, StoreError) and cause is not None and str(cause) not in said:
-        said += f": {cause}"
-    _, _, place = address.partition("://")
-    inside = place.rpartition("@")[0].partition(":")[2]  # an address that is spelled wrongly is cut in other places
-    given = {inside, *re.split("[@/:?#]", inside), *re.findall(r"password=([^&\s]+)", place)}
-    for secret in sorted(given | {unquote(one) for one in given}, key=len, reverse=True):
-        said = said.replace(secret, "***") if secret else said
-    return " ".join(said.split())
+    """The error in one line, including the database's own message, which a server does not log, but not the password."""
+    text, cause = str(error), error.__cause__
+    if isinstance(error, StoreError) and cause is not None and str(cause) not in text:
+        text += f": {cause}"
+    _, _, rest = address.partition("://")
+    inside = rest.rpartition("@")[0].partition(":")[2]  # a misspelled address may be split elsewhere
+    given = {inside, *re.split("[@/:?#]", inside), *re.findall(r"password=([^&\s]+)", rest)}
+    for secret in sorted(given | {unquote(part) for part in given}, key=len, reverse=True):
+        text = text.replace(secret, "***") if secret else text
+    return " ".join(text.split())
 
 
 def _there(address: str) -> bool:
-    """Whether there is a store; ValueError where none can be."""
+    """Whether the store exists; ValueError if it cannot."""
     if not address.startswith(SCHEME):
         return True
-    check_place(path_of(address))
+    check_path(path_of(address))
     return path_of(address).is_file()
 
 
 def _versions() -> str:
-    found = [f"SQLite {sqlite3.sqlite_version}"]
+    versions = [f"SQLite {sqlite3.sqlite_version}"]
     for name in ("numpy", "numba", "msgspec", "uvicorn", "psycopg", "pyarrow"):
         try:
-            found.append(f"{name} {version(name)}")
+            versions.append(f"{name} {version(name)}")
         except PackageNotFoundError:
-            found.append(f"no {name}")
-    return ", ".join(found)
+            versions.append(f"no {name}")
+    return ", ".join(versions)
 
 
 def _files() -> Check:
@@ -114,7 +114,7 @@ def _files() -> Check:
 
 
 def _cache() -> Check:
-    """Where machine code is kept."""
+    """Check the folder in which numba caches machine code."""
     folder = Path(os.environ.get("NUMBA_CACHE_DIR") or Path(sys.modules["recurrank"].__file__ or ".").parent)
     if os.access(folder, os.W_OK):
         return Check("machine code", "ok", f"kept in {folder}")
@@ -138,13 +138,13 @@ def _store(store: Store) -> Check:
     head, floor = store.head(), store.floor()
     if store.newest() != head.seq:
         return Check("store", "wrong", "its last events are missing; see `recurrank log verify`")
-    size, said = store.size(), f", the log begins after {floor.seq:,}" if floor.seq else ""
+    size, note = store.size(), f", the log begins after {floor.seq:,}" if floor.seq else ""
     if size <= MOST:
         for what in store.damage():
             return Check("store", "wrong", f"it is damaged ({what}); see `recurrank log verify`, and restore a backup")
     elif not store.shared:
-        said += ", too large to be searched for damage here: see `recurrank log verify`"
-    return Check("store", "ok", f"{len(store.rankers())} rankers, {head.seq:,} events, {size >> 20:,} MB{said}")
+        note += ", too large to be searched for damage here: see `recurrank log verify`"
+    return Check("store", "ok", f"{len(store.rankers())} rankers, {head.seq:,} events, {size >> 20:,} MB{note}")
 
 
 def _clock(store: Store) -> Check:
@@ -160,12 +160,12 @@ def _disk(store: Store) -> Check:
     if usage is None:
         return Check("disk", "ok", "the database's own; watch it there")
     total, free = usage
-    said = f"{free >> 20:,} of {total >> 20:,} MB are free"
-    return Check("disk", "look" if free < FREE * total else "ok", said)
+    text = f"{free >> 20:,} of {total >> 20:,} MB are free"
+    return Check("disk", "look" if free < FREE * total else "ok", text)
 
 
 def _archive(store: Store, where: str | None, dropping: bool) -> Check:
-    floor, said = store.floor(), "none"
+    floor, text = store.floor(), "none"
     if dropping:
         check_dropping(floor, None, drop=False)
     address = where or floor.archive
@@ -175,11 +175,11 @@ def _archive(store: Store, where: str | None, dropping: bool) -> Check:
         archive.check_usable()
         if predecessor(store, archive, floor) is None:
             next_step(store, archive, floor)
-        said = f"{address}, up to event {archive.manifest().last:,}"
-    former = [one for one in known(store) if one != address]
-    lost = [one for one in former if not Archive(one).there]
+        text = f"{address}, up to event {archive.manifest().last:,}"
+    former = [other for other in known(store) if other != address]
+    lost = [other for other in former if not Archive(other).there]
     if former:
-        said += f"; before: {', '.join(former)}"
+        text += f"; before: {', '.join(former)}"
     if lost:
-        said += f"; not there: {', '.join(lost)}, where an erasure will look"
-    return Check("archive", "look" if lost else "ok", said)
+        text += f"; not there: {', '.join(lost)}, where an erasure will look"
+    return Check("archive", "look" if lost else "ok", text)

@@ -1,7 +1,7 @@
-"""Erasing a subject: it leaves log, archive and exports; what was learned stays, and the chain can still be followed.
+"""Erase a subject from the log, its archives and exports; what was learned stays, and the chain remains valid.
 
-The chain is made of slates without their subjects (``trial.erased``). Versions before this one chained the subject itself: of
-such an event the store notes what has taken its place (``chain.replaced``), before it is replaced.
+The chain is computed from slates without their subjects (``trial.erased``). Older versions chained the subject itself: before
+such an event is replaced, the store notes its replacement (``chain.replaced``).
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ from recurrank.serving.store.base import Store
 from recurrank.serving.trial import erased, forgotten, has_trial, trial_of
 
 PATIENCE = 600.0
-"""Seconds that a step of retention, or another erasure, is waited for."""
+"""Seconds to wait for a step of retention, or for another erasure."""
 CHUNK, TOGETHER = 10_000, 256
-"""Events read at a time, and changed in one transaction."""
+"""Events read at a time, and events changed in one transaction."""
 EXPORTED = frozenset(
     ["application", "query_id", "timestamp", "user_query", "query_response_hit_ids", "action_name", "object_id", "ordinal"]
 )
-"""Fields of JSON lines that ``logs/formats/ubi.py`` writes: no subject is in them."""
+"""Fields of the JSON lines that ``logs/formats/ubi.py`` writes: none holds a subject."""
 
 
 class Erased(NamedTuple):
-    """Slates whose subject was erased: in the log, in all archives, and in each; rows or lines of each export."""
+    """Number of slates whose subject was erased: in the log, in all archives, and in each; rows or lines of each export."""
 
     log: int
     archive: int
@@ -44,22 +44,22 @@ class Erased(NamedTuple):
 def erase(
     store: Store, subject: str, archive: str | None = None, exports: Sequence[Path] = (), gone: Sequence[str] = ()
 ) -> Erased:
-    """Erase a subject; how often it was found. Idempotent: killed in between, do it again.
+    """Erase a subject; returns how often it was found. Idempotent: if it is killed, run it again.
 
-    Exports are what ``recurrank log export`` wrote: Parquet, or JSON lines (UBI). All archives that the log has had are
-    searched, but for those in ``gone``, which are there no more. ValueError, and nothing is erased, where another is not found.
+    Exports are files that ``recurrank log export`` wrote: Parquet, or JSON lines (UBI). All archives that the log has had are
+    searched, except those in ``gone``, which no longer exist. Raises ValueError, and erases nothing, if one is not found.
     """
     if not subject:
         raise ValueError("subject: it is empty; give the one that was sent with rank requests")
     for path in exports:
-        if path.exists() or not any(one.is_file() for one in unfinished(path)):
+        if path.exists() or not any(file.is_file() for file in unfinished(path)):
             _check_export(path)
     with store.maintaining(PATIENCE) as alone:
         if not alone:
             raise ValueError("store: retention or another erasure has been at work for minutes; try again later")
-        lost = [address_of(one) for one in gone]
+        lost = [address_of(address) for address in gone]
         archives, erasing = _archives(store, archive, lost), _Erasing(store, subject)
-        archived = {one.address: one.replace(erasing.without) for one in archives}
+        archived = {each.address: each.replace(erasing.without) for each in archives}
         exported = {str(path): _erase_export(path, subject) for path in exports}
         logged = erasing.log()
         forget(store, lost)
@@ -67,34 +67,34 @@ def erase(
 
 
 def _archives(store: Store, given: str | None, gone: list[str]) -> list[Archive]:
-    """The log's archive, and those that it had before. ValueError where one is not as it should be."""
+    """The log's archive, and its former ones. ValueError if one is missing or does not belong to the log."""
     floor, before = store.floor(), known(store)
     for address in gone:
         if address not in before:
             raise ValueError(f"gone: {address} is not an archive of this log; it has had {', '.join(before) or 'none'}")
     last = None if floor.archive is None else address_of(floor.archive)
     current = last if given is None else address_of(given)
-    found, moved = [], False
-    if current is not None and (current == last or current not in before):  # not one that the log had before
+    archives, moved = [], False
+    if current is not None and (current == last or current not in before):  # not a former one
         archive = Archive(current)
         archive.check(floor.seq, floor.digest)
         archive.check_there()
-        found, moved = [archive], current != last
+        archives, moved = [archive], current != last
     for former in before:
         archive = Archive(former)
-        if former in (*gone, *(one.address for one in found)) or (moved and former == last and not archive.there):
+        if former in (*gone, *(other.address for other in archives)) or (moved and former == last and not archive.there):
             continue
         if not archive.there:
             raise ValueError(
                 f"archive: {former} may have events of this log, and there is no archive there; make it available, or add "
                 f"--gone {former} if it was moved or deleted"
             )
-        found.append(archive)
-    return found
+        archives.append(archive)
+    return archives
 
 
 class _Erasing:
-    """Of one subject, from events."""
+    """Erases one subject from events."""
 
     def __init__(self, store: Store, subject: str) -> None:
         self._store, self._subject = store, subject
@@ -112,27 +112,27 @@ class _Erasing:
 
     def log(self) -> int:
         count = after = 0
-        while found := self._store.raw(after, CHUNK):
-            changed = [new for old in found if (new := self.without(old)) is not old]
+        while rows := self._store.raw(after, CHUNK):
+            changed = [new for old in rows if (new := self.without(old)) is not old]
             for start in range(0, len(changed), TOGETHER):
                 part = {row[0]: row for row in changed[start : start + TOGETHER]}
                 self._store.replace_slates({seq: row[5] for seq, row in part.items()}, self._sealed(part))
-            count, after = count + len(changed), found[-1][0]
+            count, after = count + len(changed), rows[-1][0]
         self._store.scrub()
         return count
 
     def _sealed(self, changed: dict[int, tuple[Any, ...]]) -> Any:
-        """The floor, where its seal is made of events that change; None where it stays as it is."""
+        """The floor with a new seal, if that covers changed events; None if it stays the same."""
         floor = self._store.floor()
         opened = floor.open_events() if floor.seq >= min(changed) else []
-        there = [changed.get(row[0], row) for seq in opened for row in self._store.raw(seq - 1, 1) if row[0] == seq]
+        rows = [changed.get(row[0], row) for seq in opened for row in self._store.raw(seq - 1, 1) if row[0] == seq]
         before = chain.seal(row for seq in opened for row in self._store.raw(seq - 1, 1) if row[0] == seq)
-        seal = chain.seal(there)
+        seal = chain.seal(rows)
         return msgspec.structs.replace(floor, seal=seal) if opened and before == floor.seal != seal else None
 
 
 def _check_export(path: Path) -> None:
-    """ValueError for what is not an export."""
+    """Raise ValueError for a file that is not an export."""
     if path.is_file() and path.suffix == ".parquet":
         return
     try:
@@ -146,9 +146,9 @@ def _check_export(path: Path) -> None:
 
 
 def _erase_export(path: Path, subject: str) -> int:
-    """Rewrite an export without the subject, whole or not at all; in how many rows or lines it was.
+    """Rewrite an export without the subject, atomically; returns the number of rows or lines that had it.
 
-    What is left of one that was killed goes.
+    Removes the leftovers of a killed export.
     """
     for left in unfinished(path):
         if left.is_file():
@@ -177,14 +177,14 @@ def _erase_table(path: Path, subject: str, partial: Path) -> int:
     named = pc.fill_null(pc.equal(column, subject), False)
     count = pc.sum(named).as_py() or 0
     if count:
-        place = table.column_names.index("subject")
+        index = table.column_names.index("subject")
         without = pc.if_else(named, pa.scalar(None, column.type), column)
-        pq.write_table(table.set_column(place, "subject", without), partial)
+        pq.write_table(table.set_column(index, "subject", without), partial)
     return int(count)
 
 
 def _erase_lines(path: Path, subject: str, partial: Path) -> int:
-    """Whichever field it is in that somebody has added: UBI has ``client_id`` and ``user_id``, our export writes neither."""
+    """Clear the subject in any field that others added: UBI has ``client_id`` and ``user_id``, our export writes neither."""
     count = 0
     with path.open(encoding="utf-8") as source, partial.open("w", encoding="utf-8") as target:
         for line in source:
@@ -196,9 +196,9 @@ def _erase_lines(path: Path, subject: str, partial: Path) -> int:
 
 
 def _cleared(value: Any, subject: str) -> Any:
-    """The same with null for the subject, but for the fields that our export writes: an item may be called as a subject is."""
+    """The value with null for the subject, except in fields that our export writes: an item may have the subject's name."""
     if isinstance(value, dict):
-        return {key: one if key in EXPORTED else _cleared(one, subject) for key, one in value.items() if key != subject}
+        return {key: part if key in EXPORTED else _cleared(part, subject) for key, part in value.items() if key != subject}
     if isinstance(value, list):
-        return [_cleared(one, subject) for one in value]
+        return [_cleared(part, subject) for part in value]
     return None if value == subject else value

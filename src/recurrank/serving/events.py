@@ -1,4 +1,4 @@
-"""Events: what the log consists of, and slates as bytes."""
+"""Events of the log, and the packed format of slates and clicks."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from recurrank.serving.trial import bare, trial_of
 class Kind(IntEnum):
     """What happened. The numbers are on disk: never change them."""
 
-    CREATED = 1  # a ranker
-    SERVED = 2  # a slate: the payload has it
-    REPORTED = 3  # clicks on a slate, more to come
-    LEARNED = 4  # a slate's clicks, all of them
-    DROPPED = 5  # a slate whose answer never came
-    DELETED = 6  # a ranker
+    CREATED = 1  # a ranker was created
+    SERVED = 2  # a slate was served; it is the payload
+    REPORTED = 3  # clicks on a slate were reported; more may come
+    LEARNED = 4  # a slate ended, with all of its clicks
+    DROPPED = 5  # a slate ended without any report
+    DELETED = 6  # a ranker was deleted
     ITEMS = 7  # a ranker's items were added, changed or removed: the payload says which (changes.py)
     RULES = 8  # the rules of all of a ranker's slates were replaced: the payload has them
     ROLLOUT = 9  # a ranker's mode was set, its brake has stopped it, or it was released: the payload has it (experiment.py)
@@ -35,16 +35,16 @@ CHANGES = (Kind.ITEMS, Kind.RULES, Kind.ROLLOUT)
 
 
 class Event(NamedTuple):
-    """A line of the log.
+    """An event of the log.
 
     Attributes:
-        seq: its number in the log, which has no gaps.
+        seq: its number in the log; numbers have no gaps.
         ranker: the ranker's number.
-        kind: what happened, a :class:`Kind` as its number.
-        served: for what happens to a slate, the seq of the event that served it.
-        clicks: the positions clicked, one bit per position; then, where that was reported, those that were seen.
-        payload: the slate, of SERVED, LEARNED and DROPPED as the store returns them (it is stored once), with what stands
-            beside it (trial.py); of CHANGES what changed.
+        kind: what happened, the number of a :class:`Kind`.
+        served: for events about a served slate, the seq of the event that served it.
+        clicks: the positions clicked, one bit per position; then, if reported, the positions seen.
+        payload: for SERVED, LEARNED and DROPPED as the store returns them, the slate (stored once) with its trial
+            (trial.py); for CHANGES, the change.
         at: the server's wall clock, for people; nothing depends on it.
 
     """
@@ -59,16 +59,16 @@ class Event(NamedTuple):
 
 
 def pack_slates(items: Any, marks: Ints, used: Ints, probable: chances.Chances | None = None) -> list[bytes]:
-    """Of each slate its items as int32, the marks in use as int64, and its probabilities. Shapes (n, K), (n, K, 2) and (n,)."""
+    """Pack each slate: items as int32, the marks in use as int64, probabilities. Shapes (n, K), (n, K, 2) and (n,)."""
     shown, explored = items.astype("<i4", copy=False), marks.astype("<i8", copy=False)
     last = [b""] * len(items) if probable is None else chances.pack(probable, used)
     return [a.tobytes() + m[:n].tobytes() + p for a, m, n, p in zip(shown, explored, used.tolist(), last, strict=True)]
 
 
 def slate_size(payload: Any, positions: int) -> int:
-    """How many bytes of a packed slate are items and marks; -1 for what cannot be a slate of so many positions.
+    """Bytes of the items and marks of a packed slate; -1 for what cannot be a slate of so many positions.
 
-    What stands beside it is left out (``trial.bare``).
+    A trial does not count (``trial.bare``).
     """
     if type(payload) is not bytes:
         return -1
@@ -83,7 +83,7 @@ def slate_size(payload: Any, positions: int) -> int:
 
 
 def unpack_chances(payload: bytes, positions: int) -> chances.Logged:
-    """How probable the items of a slate were; None where the log does not say."""
+    """The probabilities of a slate; None for those that the log does not have."""
     payload = bare(payload)
     if is_request(payload):
         shown = unpack_request(payload)
@@ -92,20 +92,20 @@ def unpack_chances(payload: bytes, positions: int) -> chances.Logged:
 
 
 def unpack_items(payload: bytes, positions: int) -> tuple[int, ...]:
-    """Only the items of a packed slate."""
+    """The items of a packed slate."""
     return struct.unpack_from(f"<{positions}i", bare(payload))
 
 
 class ShownRequest(msgspec.Struct, array_like=True):
-    """A slate that answers a request: all that learning needs of what was shown, whatever becomes of the items.
+    """A slate that answers a request, with all that learning needs, whatever becomes of its items.
 
-    The fields' order is on disk; new ones go to the end, with defaults. In the log it follows a negative number of 32 bits,
-    minus how many positions it fills, which the first item of another slate cannot be.
+    The fields' order is on disk; new ones go to the end, with defaults. In the log it follows a 32-bit number, minus its number
+    of positions: the first item of any other slate is not negative.
     """
 
     names: list[str]
     features: bytes  # one row per position, little-endian
-    single: bool  # whether these are 32-bit numbers, which they are where that loses nothing
+    single: bool  # whether these are 32-bit numbers, which are used if that loses nothing
     pinned: list[int]
     segment: str | None
     done: int
@@ -115,7 +115,7 @@ class ShownRequest(msgspec.Struct, array_like=True):
     joint: float | None = None
 
     def rows(self) -> bytes:
-        """The features as 64-bit numbers, end to end."""
+        """The features as 64-bit numbers, concatenated."""
         return np.frombuffer(self.features, "<f4").astype("<f8").tobytes() if self.single else self.features
 
 
@@ -128,7 +128,7 @@ def pack_request(shown: ShownRequest) -> bytes:
 
 
 def unpack_request(payload: bytes) -> ShownRequest:
-    """The slate that was packed; ValueError for bytes that are none."""
+    """The slate that was packed; ValueError for other bytes."""
     try:
         shown = _unpack(memoryview(bare(payload))[4:])
     except msgspec.MsgspecError as error:
@@ -139,20 +139,20 @@ def unpack_request(payload: bytes) -> ShownRequest:
 
 
 def is_request(payload: bytes) -> bool:
-    """Whether a packed slate answers a request. Its first four bytes are enough to tell."""
+    """Whether a packed slate answers a request. The first four bytes are enough."""
     return len(payload) >= 4 and payload[3] >= 0x80
 
 
 def shown_in(payload: bytes, positions: int) -> int:
-    """How many positions a packed slate fills: those of the ranker, or those that it says. Four bytes are enough to tell."""
-    # the fourth byte also has the flag of a trial; as many positions fit into the other three
+    """Number of positions that a packed slate fills: its own, or else the ranker's. The first four bytes are enough."""
+    # the fourth byte also has the flag of a trial; the other three are enough for the number of positions
     return (1 << 24) - int.from_bytes(payload[:3], "little") if is_request(payload) else positions
 
 
 def names_in(payload: bytes, positions: int, ids: Sequence[str]) -> list[str]:
-    """The ids of the items that a packed slate shows; ``ids`` are those of the catalogue that the ranker was made with.
+    """The ids of the items that a packed slate shows; ``ids`` are those of the ranker's first catalogue.
 
-    Where items have come or gone since, the slate has them.
+    If items have changed since, the slate itself has the ids.
     """
     if is_request(payload):
         return unpack_request(payload).names
@@ -160,14 +160,14 @@ def names_in(payload: bytes, positions: int, ids: Sequence[str]) -> list[str]:
 
 
 def names_of(event: Event, positions: int, ids: Sequence[str]) -> list[str]:
-    """The ids of the items that an event's slate shows; none where it is not about a slate."""
+    """The ids of the items that an event's slate shows; none if it is not about a slate."""
     if event.kind in CHANGES or not event.payload:
         return []
     return names_in(event.payload, positions, ids)
 
 
 def pack_clicks(positions: int, clicked: Sequence[int]) -> bytes:
-    """One bit per position."""
+    """Clicked positions as one bit per position."""
     bits = bytearray((positions + 7) // 8)
     for position in clicked:
         bits[position >> 3] |= 1 << (position & 7)
@@ -183,25 +183,25 @@ def unpack_clicks(clicks: bytes, positions: int) -> Bools:
 
 
 def unpack_seen(clicks: bytes, positions: int, shown: int) -> list[bool] | None:
-    """Which of the shown positions were on the screen; None where that was not reported."""
+    """Which of the shown positions were on the screen; None if that was not reported."""
     width = (positions + 7) // 8
     return unpack_clicks(clicks[width:], positions)[:shown].tolist() if len(clicks) == 2 * width else None
 
 
 def joined(one: bytes, other: bytes) -> bytes:
-    """Clicks, and what was seen, of two reports together."""
+    """Clicks and seen positions of two reports, combined."""
     if not one or not other:
         return one or other
     return bytes(a | b for a, b in itertools.zip_longest(one, other, fillvalue=0))
 
 
 def screen_bits(clicks: bytes, positions: int) -> bytes:
-    """Clicks, then what was seen, one bit per position each; where nobody said what was seen, everything was."""
+    """Clicked positions, then seen ones, one bit per position each; all positions were seen unless reported otherwise."""
     width = (positions + 7) // 8
     return clicks if len(clicks) == 2 * width else (clicks or bytes(width)) + b"\xff" * width
 
 
 def clicks_fit(clicks: Any, positions: int) -> bool:
-    """Whether these can be the clicks of an event: none, one bit per position, or two, with what was seen."""
+    """Whether these can be the clicks of an event: empty, one bit per position, or two with the seen positions."""
     width = (positions + 7) // 8
     return type(clicks) is bytes and len(clicks) in (0, width, 2 * width)

@@ -1,4 +1,4 @@
-"""A ranker beside the ranking that it is to replace: its mode, whom it is shown to, and what the comparison says so far.
+"""Experiments: a ranker next to the ranking that it is to replace, its mode, and the comparison of the two.
 
 | mode | what is shown | what is compared |
 |---|---|---|
@@ -7,10 +7,10 @@
 | ``share`` | the ranker to a share of the subjects, the baseline to the others | clicks per slate of both arms |
 | ``interleave`` | a list drafted from both orders | which order's items are clicked |
 
-Modes change by ROLLOUT events. Like a change of items, such an event makes every slate stale that was drawn before it, on
-whichever server, so that each slate of the log was drawn in the mode that the log says. What is compared is a fold of the log;
-only the decisions of the brake and of the ramp are made once, by whoever learns, and written as events. Each subject counts
-once, and slates count in the order in which they were served (``in_order.py``).
+Modes change by ROLLOUT events. Like a change of items, such an event makes all slates drawn before it stale, on every server,
+so that each slate of the log was drawn in the mode that the log says. The comparison is a fold of the log; only the decisions
+of the brake and of the ramp are made once, by the learner, and written as events. Each subject counts once, and slates count in
+the order in which they were served (``in_order.py``).
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ from recurrank.serving.events import Event, Kind, shown_in
 from recurrank.serving.in_order import InOrder
 
 POINTS = 64
-"""Moments of a comparison that are kept, to be drawn; when there are more, every other one is forgotten."""
+"""Most moments of a comparison that are kept, for its chart; beyond that every other one is dropped."""
 FIRST = 16
-"""Slates between two such moments, at first."""
+"""Initial number of slates between two such moments."""
 SERVED, ROLLOUT, ANSWERED = int(Kind.SERVED), int(Kind.ROLLOUT), (int(Kind.LEARNED), int(Kind.DROPPED))
 
 Mode = Literal["full", "shadow", "share", "interleave"]
@@ -59,12 +59,12 @@ class RolloutSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
 
     @property
     def shares(self) -> tuple[float, ...]:
-        """In mode ``share``, the shares of the ranker one after the other: the stated one, or those of a ramp."""
+        """The successive shares of the ranker in mode ``share``: the given one, or those of a ramp."""
         return (self.share,) if self.budget is UNSET else ramp(self.share, self.budget)
 
 
 class _Turn(msgspec.Struct, array_like=True):
-    """What a ROLLOUT event says; fields are on disk in this order."""
+    """The payload of a ROLLOUT event; the fields' order is on disk."""
 
     settings: RolloutSettings
     stopped: str | None = None
@@ -74,8 +74,8 @@ class _Turn(msgspec.Struct, array_like=True):
 class Rollout(NamedTuple):
     """The mode of a ranker after the event ``seq``, the last that changed it.
 
-    ``stopped`` is why the brake has stopped the ranker, None while it has not. ``since`` is the event that the present
-    comparison began with; a stop does not end it. ``step`` is how often a ramp has grown.
+    ``stopped`` is the reason why the brake stopped the ranker, None if it did not. ``since`` is the event that began this
+    comparison; a stop does not end it. ``step`` counts how often a ramp has grown.
     """
 
     settings: RolloutSettings = RolloutSettings()
@@ -86,19 +86,19 @@ class Rollout(NamedTuple):
 
     @property
     def share(self) -> float:
-        """The share of the subjects that get the ranker now, in mode ``share``."""
+        """The current share of subjects that get the ranker, in mode ``share``."""
         settings = self.settings
         return settings.share if settings.budget is UNSET else settings.shares[min(self.step, len(settings.shares) - 1)]
 
     @property
     def next_share(self) -> float | None:
-        """The share that a ramp comes to next; None where it does not grow any more."""
+        """The next share of a ramp; None if it does not grow any more."""
         later = self.settings.shares[self.step + 1 :]
         return later[0] if later and self.stopped is None and self.settings.mode == "share" else None
 
     @property
     def alpha(self) -> float:
-        """The part of alpha that this comparison has: a ramp has as many as it has steps."""
+        """The part of alpha for this comparison: a ramp divides alpha among its steps."""
         return self.settings.alpha / (len(self.settings.shares) if self.settings.mode == "share" else 1)
 
     @property
@@ -107,20 +107,20 @@ class Rollout(NamedTuple):
         return self.settings.mode == "full" and self.stopped is None
 
     def after(self, events: Iterable[Event]) -> Rollout:
-        """After these events as well; ValueError for one that cannot be read."""
-        found = self
+        """The mode after these events as well; ValueError for an unreadable one."""
+        rollout = self
         for event in events:
-            if event.kind == Kind.ROLLOUT and event.seq > found.seq:
+            if event.kind == Kind.ROLLOUT and event.seq > rollout.seq:
                 try:
                     turn = msgspec.msgpack.decode(event.payload, type=_Turn)
                 except msgspec.MsgspecError as error:
                     raise ValueError(f"event {event.seq}: it is not a mode of a ranker ({error})") from error
-                since = event.seq if turn.stopped is None else found.since
-                found = Rollout(turn.settings, turn.stopped, event.seq, since, turn.step)
-        return found
+                since = event.seq if turn.stopped is None else rollout.since
+                rollout = Rollout(turn.settings, turn.stopped, event.seq, since, turn.step)
+        return rollout
 
     def assign(self, ranker: str, subject: str | None, slate: str) -> tuple[trial.Arm, int | None]:
-        """Whose order a slate shows, by its subject, or by its own id where there is none; and what the subject counts as."""
+        """Whose order a slate shows, chosen by its subject, or by its own id if it has none; and the subject's unit."""
         mode, experiment = self.settings.mode, self.settings.experiment or ranker
         if self.stopped is not None or mode == "shadow":
             return "baseline", None
@@ -131,12 +131,12 @@ class Rollout(NamedTuple):
 
 
 def turned(settings: RolloutSettings, stopped: str | None = None, step: int = 0) -> bytes:
-    """The payload of the event that sets this."""
+    """The payload of the ROLLOUT event that sets this mode."""
     return msgspec.msgpack.encode(_Turn(settings, stopped, step))
 
 
 class Moment(NamedTuple):
-    """What a comparison had seen after so many slates: both arms' sums, and the interleaved sessions' credit and p-value."""
+    """A comparison after ``slates`` slates: the sums of both arms, and the credit and p-value of interleaved sessions."""
 
     slates: int
     baseline: Arm
@@ -150,14 +150,14 @@ class Experiment:
 
     Args:
         positions: the most clicks that a slate can have.
-        settings: what the ranker was made with.
+        settings: the mode that the ranker was created with.
 
     Attributes:
         rollout: the mode.
         both: clicks per slate of both arms.
         preference: credits of interleaved slates.
-        moments: how these went over time.
-        order: slates that are to be compared and wait for answers.
+        moments: the comparison over time.
+        order: slates to be compared that wait for answers.
 
     """
 
@@ -175,11 +175,11 @@ class Experiment:
 
     @property
     def slates(self) -> int:
-        """Slates that were compared."""
+        """Number of slates compared so far."""
         return self.both.baseline.slates + self.both.ranker.slates + self.preference.sessions
 
     def apply(self, events: Sequence[Event]) -> None:
-        """Take in events of the ranker that were not taken in before, in order."""
+        """Fold new events of the ranker, in order."""
         for event in events:
             if event.kind == ROLLOUT:
                 since = self.rollout.since
@@ -192,17 +192,17 @@ class Experiment:
                 self._take(event)
 
     def _take(self, event: Event) -> None:
-        """An event of a slate that something stands beside."""
+        """Fold an event of a slate that has a trial."""
         if event.kind == SERVED:
             what = trial.trial_of(event.payload)
             if what.arm and self.rollout.stopped is None:
                 self.order.serve(event.seq, what.unit)
         elif event.kind in ANSWERED:
-            for found in self.order.answer(event.served, *self._outcome(event)):
-                self._count(*found)
+            for outcome in self.order.answer(event.served, *self._outcome(event)):
+                self._count(*outcome)
 
     def _outcome(self, event: Event) -> list[Any]:
-        """The arm of a slate, and its clicks or credit; nothing for one without an answer."""
+        """The arm of a slate, and its clicks or credit; empty if it has no answer."""
         if event.kind == Kind.DROPPED:
             return []
         what = trial.trial_of(event.payload)
@@ -224,7 +224,7 @@ class Experiment:
                 self.moments, self._every = self.moments[1::2], 2 * self._every
 
     def to_stop(self) -> str | None:
-        """Why the brake should stop the ranker now; None where it should not."""
+        """The reason why the brake should stop the ranker now, None if it should not."""
         settings = self.rollout.settings
         if self.rollout.stopped is not None:
             return None
@@ -240,24 +240,24 @@ class Experiment:
         return None
 
     def may_grow(self) -> bool:
-        """Whether the ramp should come to its next share now."""
+        """Whether the ramp should go to its next share now."""
         share, budget = self.rollout.next_share, self.rollout.settings.budget
         if share is None or budget is UNSET or not (self.both.ranker.slates and self.both.baseline.slates):
             return False
         return affordable(self.both, share, budget) <= self.rollout.alpha
 
     def pack(self) -> list[Any]:
-        """All of it for a snapshot; nothing where there was never anything but the ranker's own slates."""
+        """The state for a snapshot; empty if only the ranker's own slates were ever shown."""
         if self.rollout == Rollout(self._initial) and not self.slates and not self.order:
             return []
         preference = [self.preference.sessions, self.preference.total, self.preference.capital.astype("<f8").tobytes()]
-        since = self.rollout[1:] if self.rollout.step else self.rollout[1:-1]  # as before there were ramps
+        since = self.rollout[1:] if self.rollout.step else self.rollout[1:-1]  # the format before there were ramps
         rollout = [msgspec.to_builtins(self.rollout.settings), *since]
         sums = [list(self.both.baseline), list(self.both.ranker), preference]
         return [rollout, *sums, self.moments, self._every, self.order.pack()]
 
     def unpack(self, packed: Sequence[Any]) -> None:
-        """Become what was packed; ValueError where that was not."""
+        """Restore the state that was packed; ValueError for other data."""
         if not packed:
             return
         (settings, *rest), baseline, ranker, (sessions, total, capital), moments, every, *order = packed
@@ -271,5 +271,5 @@ class Experiment:
         self.preference.capital = np.frombuffer(capital, "<f8").reshape(self.preference.capital.shape).astype(np.float64)
         self.moments = [Moment(n, Arm(*one), Arm(*other), *more) for n, one, other, *more in moments]
         self._every = every
-        if order:  # snapshots of the time before it have none
+        if order:  # older snapshots have none
             self.order.unpack(order[0])

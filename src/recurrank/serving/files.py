@@ -1,4 +1,4 @@
-"""The file of a SQLite store and those beside it: where they are, whether they may be there, and whose they are."""
+"""The file of a SQLite store and its companions: their paths, whether they may be created, and their owner."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import stat
 from pathlib import Path
 
 SCHEME = "sqlite:///"
-"""How the address of such a store begins."""
+"""Prefix of the address of such a store."""
 
 
 def path_of(address: str) -> Path:
@@ -15,8 +15,8 @@ def path_of(address: str) -> Path:
     return Path(address.removeprefix(SCHEME))
 
 
-def check_place(path: Path) -> None:
-    """ValueError where no store can be."""
+def check_path(path: Path) -> None:
+    """Raise ValueError if no store can be created at this path."""
     if not path.absolute().parent.is_dir():
         raise ValueError(f"store: the folder of {path} does not exist; make it first")
     if path.is_dir():
@@ -24,40 +24,40 @@ def check_place(path: Path) -> None:
 
 
 def named(path: Path, end: str) -> Path:
-    """The file beside another whose name goes on so."""
+    """The path with ``end`` appended to the name."""
     return path.with_name(path.name + end)
 
 
 def partial_of(path: Path) -> Path:
-    """Where a file is while it is being made. It is there where that was killed."""
+    """The name of a file while it is being written. It is left behind if the process is killed."""
     return named(path, ".partial")
 
 
 def keys_of(path: Path) -> Path:
-    """The keys of a store in a file."""
+    """The file of a store's keys."""
     return named(path, ".keys")
 
 
 def events_of(path: Path) -> Path:
-    """Where the events are while an export of another format is made of them."""
+    """The file of events from which an export of another format is made."""
     return named(path, ".events.parquet")
 
 
 def unfinished(export: Path) -> list[Path]:
-    """What may be left where an export was killed."""
+    """Files that a killed export may leave behind."""
     return [partial_of(export), events_of(export), partial_of(events_of(export))]
 
 
 def remove_partial(path: Path) -> None:
-    """Remove what is left of a copy of a store, of SQLite's files first: a new copy must not have the journal of an old one."""
+    """Remove an unfinished copy of a store, SQLite's own files first: a new copy must not get the journal of an old one."""
     for end in ("-journal", "-wal", "-shm", ".keys", ""):
         named(partial_of(path), end).unlink(missing_ok=True)
 
 
 def check_free(path: Path, source: Path, mend: str) -> None:
-    """ValueError where the copy of a store, or its keys, would take the place of others.
+    """Raise ValueError if the copy of a store, or its keys, would overwrite existing files.
 
-    Keys of the same source are those of a copy that was killed before the store had its name, where its partial file is there.
+    If the partial file exists, keys equal to the source's are left over from a killed copy, and are removed.
     """
     left, keys = keys_of(path), keys_of(source)
     if partial_of(path).exists() and left.is_file() and keys.is_file() and left.read_bytes() == keys.read_bytes():
@@ -68,7 +68,7 @@ def check_free(path: Path, source: Path, mend: str) -> None:
 
 
 def move_durably(file: Path, to: Path) -> None:
-    """Give a file its name, in place of the one that has it; its content and the name survive a power cut."""
+    """Move a file to its final name, replacing any other; its content and its name survive a power cut."""
     with open(file, "rb+") as written:
         os.fsync(written.fileno())
     os.replace(file, to)
@@ -81,18 +81,18 @@ def move_durably(file: Path, to: Path) -> None:
 
 
 def give_to_owner(path: Path, *like: Path) -> None:
-    """Where root has made a file: give it to the owner of the first of these files that is there.
+    """Give a file that root created to the owner of the first of these files that exists.
 
-    A server often runs as another account, and could not read what an administrator's command made.
+    A server often runs under another account, and could not read a file that an administrator's command created.
     """
     if os.name != "posix" or os.geteuid() != 0:
         return
     owner = next((one.stat() for one in like if one.exists()), None)
     descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
     try:
-        made = os.fstat(descriptor)
-        # The folder is the server's: a link that was put there in time must not make a file of root's its own.
-        if owner is not None and stat.S_ISREG(made.st_mode) and made.st_nlink == 1:
+        status = os.fstat(descriptor)
+        # The server can write to the folder: a link planted there must not give it a file of root's.
+        if owner is not None and stat.S_ISREG(status.st_mode) and status.st_nlink == 1:
             os.fchown(descriptor, owner.st_uid, owner.st_gid)
     finally:
         os.close(descriptor)

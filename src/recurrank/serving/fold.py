@@ -1,7 +1,7 @@
 """A ranker's state as a fold of its log: the same events give the same bytes, wherever and whenever they are folded.
 
-Slates come from copies of the ranker (``Ranker.adopt``), so that nothing random happens here but what the algorithm itself
-decides from its own seed.
+Slates are drawn by copies of the ranker (``Ranker.adopt``), so that the only randomness here is what the algorithm itself draws
+from its own seed.
 
     state = snapshot  or  a new ranker
     state.apply(events of the log after it)
@@ -40,19 +40,19 @@ SLATE_KINDS = (int(Kind.SERVED), int(Kind.LEARNED), int(Kind.DROPPED))
 """Kinds of events about a slate."""
 _PART = 8 << 20
 _FORMAT = 2
-"""Of saved folds. One of another format is passed over, and the log makes up for it."""
+"""Format of saved folds. Snapshots of other formats are ignored, and the log is folded instead."""
 
 
 class Fold:
-    """A ranker, and what was counted about it, after the event ``seq``.
+    """A ranker and its counts after the event ``seq``.
 
     Attributes:
-        ranker: as the library has it.
-        seq: the last event that is in it.
-        shown: how often each item was in a slate that was learned from.
-        clicked: how often it was clicked then.
+        ranker: the library's ranker.
+        seq: the last event that was folded.
+        shown: by item, the slates with it that were learned from.
+        clicked: by item, its clicks in these slates.
         at: clicks by position.
-        tally: how clicks went over time.
+        tally: clicks over time.
         experiment: the mode, and the comparison with a baseline.
 
     """
@@ -69,13 +69,13 @@ class Fold:
 
     @property
     def counts(self) -> dict[str, int]:
-        """Slates served, learned and dropped, and clicks."""
+        """Number of slates served, learned and dropped, and of clicks."""
         return dict(zip(COUNTS, self._counts.tolist(), strict=True))
 
     def apply(self, events: Sequence[Event]) -> None:
-        """Take events of this ranker in, in order. Events already applied are skipped: a log may be read twice.
+        """Fold events of this ranker, in order. Events already applied are skipped: a log may be read twice.
 
-        ValueError for an event whose slate cannot be one of this ranker; those before it are taken in.
+        Raises ValueError for an event whose slate cannot be one of this ranker; those before it are folded.
         """
         after = self.seq
         try:
@@ -84,7 +84,7 @@ class Fold:
             self.experiment.apply([event for event in events if after < event.seq <= self.seq])
 
     def begin(self, rollout: RolloutSettings | None, compared: Sequence[Any] = ()) -> None:
-        """The mode that the ranker was made with, and what a snapshot has of the comparison."""
+        """Set the mode that the ranker was created with, and the comparison from a snapshot."""
         self.experiment = Experiment(self.ranker.positions, rollout)
         self.experiment.unpack(compared)
 
@@ -98,7 +98,7 @@ class Fold:
         self.seq = events[-1].seq
 
     def prepare(self) -> None:
-        """Compile what folding needs, folding nothing."""
+        """Compile the code for folding, without folding anything."""
         self.ranker.prepare()
         self._apply([])
 
@@ -119,7 +119,7 @@ class Fold:
         bits = np.frombuffer(screens, np.uint8).reshape(-1, 2 * width)
         kinds = np.fromiter((self._kind(event) for event in slates), np.int8, len(slates))
         if not ranker.compiled:
-            bits = bits.astype(np.int64)  # numpy's own small numbers would overflow
+            bits = bits.astype(np.int64)  # numpy's 8-bit numbers would overflow
         ends, why = np.cumsum(sizes // 4), np.zeros(1, np.int64)
         done = 0
 
@@ -142,23 +142,23 @@ class Fold:
                 return
 
     def _words(self, event: Event, size: int) -> bytes:
-        """Items and marks of an event's slate, so many bytes."""
+        """Items and marks of an event's slate, its first ``size`` bytes."""
         return bare(event.payload)[:size]
 
     def _kind(self, event: Event) -> int:
-        """What the loop does with an event: of an order that others chose, it only counts where the ranker cannot learn."""
+        """The event's kind for the loop: an order that others chose is only counted if the ranker cannot learn from it."""
         foreign = not self.ranker.learns_any_order and has_trial(event.payload) and trial_of(event.payload).foreign
         return event.kind + rounds.COUNT_ONLY if foreign else event.kind
 
     def save(self) -> bytes:
-        """All of it as bytes, the same for the same state."""
+        """The fold as bytes, equal for equal states."""
         arrays = [part.astype("<i8").tobytes() for part in (self.shown, self.clicked, self.at)]
         parts = [_FORMAT, self.seq, self.counts, *arrays, self.tally.pack(), self.ranker.save(), *self.experiment.pack()]
         return msgspec.msgpack.encode(parts, order="deterministic")
 
     @classmethod
     def load(cls, state: bytes, catalogue: Catalogue, streams: int = STREAMS, rollout: RolloutSettings | None = None) -> Fold:
-        """What was saved of a ranker with these ``LoggedSpec.streams`` and ``rollout``; ValueError when it was not."""
+        """The saved fold of a ranker with these ``LoggedSpec.streams`` and ``rollout``; ValueError for other bytes."""
         try:
             version, seq, counts, shown, clicked, at, tally, ranker, *compared = msgspec.msgpack.decode(state)
             if version != _FORMAT:
@@ -172,7 +172,7 @@ class Fold:
         return fold
 
     def _fill(self, counts: dict[str, int], shown: bytes, clicked: bytes, at: bytes, tally: Sequence[bytes]) -> None:
-        """What was counted, as it was saved."""
+        """Restore the saved counts."""
         self.tally = Tally.unpack(tally, self.ranker.positions)
         self._counts[:] = [counts[name] for name in COUNTS]
         self.shown, self.clicked, self.at = (np.frombuffer(part, "<i8").astype(np.int64) for part in (shown, clicked, at))
@@ -184,12 +184,12 @@ def strange(event: Event) -> ValueError:
 
 
 def new_fold(spec: RankerSpec, catalogue: Catalogue) -> Fold:
-    """A ranker as it was asked for, before anything happened."""
-    from recurrank.serving.request_fold import RequestFold  # kinds of folds
+    """The fold of a new ranker."""
+    from recurrank.serving.request_fold import RequestFold  # subclasses
     from recurrank.serving.restocking_fold import RestockingFold
 
     streams = spec.streams if isinstance(spec, LoggedSpec) else STREAMS
-    made = make(
+    ranker = make(
         spec.algorithm,
         features=catalogue,
         positions=spec.positions,
@@ -197,33 +197,33 @@ def new_fold(spec: RankerSpec, catalogue: Catalogue) -> Fold:
         seed=spec.seed if streams == STREAMS else Given(spec.seed),
         **spec.options,
     )
-    if isinstance(made, RequestRanker):
-        fold: Fold = RequestFold(made)
+    if isinstance(ranker, RequestRanker):
+        fold: Fold = RequestFold(ranker)
     else:
-        fold = RestockingFold(made) if isinstance(made, Restocking) else Fold(made)
+        fold = RestockingFold(ranker) if isinstance(ranker, Restocking) else Fold(ranker)
     fold.begin(spec.rollout)
     return fold
 
 
 def sealed(ranker: int, seq: int, state: bytes) -> str:
-    """The digest of a snapshot: of whose it is and after which event, too."""
+    """The digest of a snapshot, including its ranker and its seq."""
     whole = hashlib.sha256(f"{ranker}/{seq}/".encode())
     whole.update(state)
     return f"2:{whole.hexdigest()}"
 
 
 def intact(ranker: int, seq: int, digest: str, state: bytes) -> bool:
-    """Whether a snapshot is what was kept. Older versions sealed only the state."""
+    """Whether a snapshot matches its digest. Older versions digested only the state."""
     return isinstance(state, bytes) and digest in (sealed(ranker, seq, state), digest_of(state))
 
 
 def digest_of(state: bytes) -> str:
-    """What tells a torn or altered snapshot."""
+    """The digest of a state, which detects torn or altered snapshots."""
     return hashlib.sha256(state).hexdigest()
 
 
 def pack_catalogue(catalogue: Catalogue) -> list[bytes]:
-    """Ids and features in parts that a database takes."""
+    """Ids and features as bytes, in parts small enough for a database."""
     ids = json.dumps(catalogue.ids).encode()
     buffer = io.BytesIO()
     np.save(buffer, np.ascontiguousarray(catalogue.features), allow_pickle=False)

@@ -1,8 +1,8 @@
-"""When a server looks for garbage: full collections by the hour, not in the middle of requests.
+"""When a server collects garbage: full collections run once an hour, not in the middle of requests.
 
-Python collects cyclic garbage when enough objects have been made. A full collection walks over all objects of the process:
-0.1 s for a server with 10^5 open slates, in which no request is answered. Garbage of requests dies young and is found by the
-small collections, which take milliseconds; the rest can wait.
+Python collects cyclic garbage once enough objects have been created. A full collection walks over all objects of the process:
+0.1 s for a server with 10^5 open slates, during which it answers no request. Garbage of requests dies young: the small
+collections find it in milliseconds. The rest can wait.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 SMALL = (10_000, 5, 10_000)
-"""Objects until a collection of the youngest, such collections until one of the young, and those until a full one."""
+"""Thresholds of ``gc.set_threshold``: new objects, collections of generation 0 and of generation 1."""
 
 EVERY, PATIENCE = 3_600.0, 60
-"""Seconds between two full collections, and how many seconds one waits for a moment in which nobody is waiting."""
+"""Seconds between two full collections, and the most seconds that one is postponed while requests are waiting."""
 
 
 @contextmanager
 def collected_by_the_hour(busy: Callable[[], bool]) -> Iterator[Callable[[asyncio.AbstractEventLoop], None]]:
-    """Collect little inside; the function it gives starts full collections on an event loop, if possible while not ``busy``."""
+    """Run only small collections inside; what it yields schedules full ones on an event loop, preferably while not ``busy``."""
 
     def start(loop: asyncio.AbstractEventLoop) -> None:
         loop.call_later(EVERY, collect, loop, PATIENCE)

@@ -1,4 +1,4 @@
-"""All events from the first on, wherever they are: those before the floor in the archive, the others in the log."""
+"""All events from the first on: those up to the floor from the archive, the others from the log."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ class History:
 
     Args:
         store: the log.
-        archive: where its archive is, if not where the store says.
+        archive: address of its archive, by default the one that the store names.
 
     Attributes:
         floor: how far back the log reaches.
-        complete: whether all events are there.
+        complete: whether all events are available.
 
     """
 
@@ -40,12 +40,12 @@ class History:
         self.complete = self.floor.seq == 0 or self._archive is not None
 
     def raw(self) -> Iterator[tuple[Any, ...]]:
-        """All events as they are stored, with their links. ValueError where they are not all there."""
+        """All events as they are stored, with their links. ValueError if not all are available."""
         yield from self.archived()
         yield from self._logged(self.floor.seq)
 
     def events(self, ranker: int | None = None) -> Iterator[Event]:
-        """All events, or those of a ranker, with the slates that they are about."""
+        """All events, or those of a ranker, with their slates as payloads."""
         shown: dict[int, bytes] = {}  # slates that are open
         for *fields, _ in self.archived(ranker):
             event = Event(*fields)
@@ -62,9 +62,9 @@ class History:
             after = events[-1].seq
 
     def told(self) -> Iterator[tuple[Event, str | None]]:
-        """All events that there are, with the slates that they are about and these slates' ids."""
+        """All available events, with their slates as payloads, and the ids of these slates."""
         shown: dict[int, tuple[bytes, str | None]] = {}  # slates that are open
-        older: dict[int, str] | None = None  # ids of slates whose events do not have them
+        older: dict[int, str] | None = None  # ids of slates whose events lack them
         for *fields, link in self.raw() if self.complete else self._logged(0):
             event, slate = Event(*fields), None
             if event.kind == Kind.SERVED:
@@ -82,17 +82,17 @@ class History:
 
     def _rows(self) -> Iterator[tuple[int, str]]:
         after = ""
-        while found := self.store.slates(after, CHUNK):
-            yield from ((row.served, row.slate) for row in found)
-            after = found[-1].slate
+        while rows := self.store.slates(after, CHUNK):
+            yield from ((row.served, row.slate) for row in rows)
+            after = rows[-1].slate
 
     def _logged(self, after: int) -> Iterator[tuple[Any, ...]]:
-        while found := self.store.raw(after, CHUNK):
-            yield from found
-            after = found[-1][0]
+        while rows := self.store.raw(after, CHUNK):
+            yield from rows
+            after = rows[-1][0]
 
     def archived(self, ranker: int | None = None) -> Iterator[tuple[Any, ...]]:
-        """The events below the floor, or those of a ranker, as they are stored. ValueError where they were dropped."""
+        """The events up to the floor, or those of a ranker, as they are stored. ValueError if they were dropped."""
         if not self.complete:
             raise ValueError(f"store: the events up to {self.floor.seq:,} were dropped")
         if self._archive is not None:
@@ -100,7 +100,7 @@ class History:
 
 
 def load_fold(store: Store, stored: StoredRanker, spec: LoggedSpec, catalogue: Catalogue, snapshot: Snapshot) -> Fold:
-    """What a snapshot has; ValueError when it cannot be used."""
+    """The fold that a snapshot holds; ValueError if it cannot be used."""
 
     def stock_at(seq: int) -> Stocked:
         return stocked_at(store, stored.number, catalogue, seq)
@@ -113,20 +113,20 @@ def load_fold(store: Store, stored: StoredRanker, spec: LoggedSpec, catalogue: C
 
 
 def agrees(store: Store, stored: StoredRanker, fold: Fold, snapshot: Snapshot) -> bool:
-    """Whether a snapshot is what a fold of the log gives, in this version's form: older ones kept more of some states."""
-    found = fold.save()
-    if found == snapshot.state:
+    """Whether a snapshot equals a fold of the log, in this version's format: older ones kept more of some states."""
+    state = fold.save()
+    if state == snapshot.state:
         return True
     spec, catalogue = LoggedSpec.unpack(stored.config), unpack_catalogue(store.catalogue(stored.number))
     try:
-        return load_fold(store, stored, spec, catalogue, snapshot).save() == found
+        return load_fold(store, stored, spec, catalogue, snapshot).save() == state
     except ValueError:  # of another format
         return False
 
 
 def first_fold(store: Store, stored: StoredRanker, spec: LoggedSpec, catalogue: Catalogue) -> Fold:
-    """A ranker where there is no snapshot: before its first event; where the log does not reach back so far, what the archive
-    gives up to where the log begins.
+    """The fold of a ranker without a usable snapshot: before its first event, or, if the log does not reach back so far, the
+    fold of the archived events.
     """
     fold, history = new_fold(spec, catalogue), History(store)
     if history.floor.seq:

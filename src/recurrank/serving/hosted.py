@@ -1,4 +1,4 @@
-"""One ranker in this process: what was learned (the *fold*), the copy that ranks (the *view*), and the slates that are open."""
+"""One ranker in this process: the learned state (the *fold*), the copy that ranks (the *view*), and the open slates."""
 
 from __future__ import annotations
 
@@ -29,23 +29,23 @@ from recurrank.serving.store.records import Snapshot, StoredRanker
 from recurrank.serving.trial import Trial, attach
 
 RECENT = 20
-"""Events that are kept in memory to be looked at."""
+"""Number of last events kept in memory for the dashboard."""
 
 PIECE, MOST, PIECE_SECONDS = 256, 20_000, 0.05
-"""Events folded before anything else may have its turn: at least, at most, and otherwise as many as take this time."""
+"""Events folded while holding the lock: minimum, maximum, and in between as many as take PIECE_SECONDS."""
 
 AHEAD, AHEAD_SECONDS = 64, 0.0005
-"""Slates drawn at a time: at most so many, and only as many as can be drawn in this time."""
+"""Slates drawn ahead at a time: at most AHEAD, and only as many as AHEAD_SECONDS allow."""
 
 
 class Drawn(NamedTuple):
     """A slate, packed.
 
     Attributes:
-        payload: as the log has it.
-        version: the event up to which it knows the log.
-        stock: the last change of items, rules or mode that it knows of.
-        names: what it shows, where that is known without unpacking it.
+        payload: the slate as it is logged.
+        version: the last event that the view has learned from.
+        stock: the last change of items, rules or mode that it takes into account.
+        names: ids of the shown items, if known without unpacking.
 
     """
 
@@ -56,19 +56,19 @@ class Drawn(NamedTuple):
 
 
 class Settings(NamedTuple):
-    """How often things happen, in seconds and events."""
+    """How often the learner acts, in seconds and events."""
 
     refresh: float = 0.1  # a view is renewed after so many seconds, if something was learned,
     renew: int = 16  # or after so many events,
-    pause: float = 20.0  # but never sooner than so many times the processor time that renewing takes, up to a second
-    poll: float = 0.02  # how often the learner reads the log: in large pieces, so that it does not disturb requests
+    pause: float = 20.0  # but not before this multiple of the processor time that renewing takes, up to a second
+    poll: float = 0.02  # between two reads of the log: large pieces disturb requests less
     snapshot_events: int = 100_000
-    snapshot_seconds: float = 60.0  # and twice a second where other servers wait for it
+    snapshot_seconds: float = 60.0  # and up to twice a second if other servers share the store
     expire: float = 0.5
 
 
 class Ages(NamedTuple):
-    """Seconds since the view was renewed and the last snapshot taken, where there is news; by which a window is overdue."""
+    """Seconds since the view was renewed and since the last snapshot, if there is news; seconds that a window is overdue."""
 
     view: float
     snapshot: float
@@ -76,19 +76,19 @@ class Ages(NamedTuple):
 
 
 class HostedRanker:
-    """Requests draw slates from the view; the learner, and nobody else, changes the fold and all that has no lock.
+    """Requests draw slates from the view; only the learner changes the fold and the attributes without a lock.
 
     Attributes:
-        stored: as the store has it.
-        spec: what was asked for.
-        catalogue: its items.
-        fold: what was learned. Whoever looks into it holds ``folding``.
+        stored: the ranker's row in the store.
+        spec: its specification.
+        catalogue: the items that it was created with.
+        fold: the learned state. Hold ``folding`` to read it.
         folding: the lock of the fold.
         open: open slates by the event that served them, with the time when they were first seen, oldest first.
         recent: the last events that were folded.
-        kept: the last snapshot: its event, and when it was taken.
-        covered: the event up to which the newest snapshot holds.
-        tried: the newest snapshot that was looked at.
+        kept: event and time of the last snapshot.
+        covered: the event up to which the newest snapshot is valid.
+        tried: event of the newest snapshot that was tried.
 
     """
 
@@ -99,16 +99,16 @@ class HostedRanker:
         self.recent: deque[Event] = deque(maxlen=RECENT)
         self.tried, self.covered, self.kept = 0, fold.seq, (fold.seq, 0.0)
         self._piece = PIECE
-        self._dirty, self._refreshed, self._effort = False, 0.0, 0.0  # news, and when and how long renewing was
-        self._retired: Ranker | None = None  # the view before this one: the next one takes its memory over
+        self._dirty, self._refreshed, self._effort = False, 0.0, 0.0  # news since the last renewal; its time and duration
+        self._retired: Ranker | None = None  # the previous view, whose memory the next one reuses
         self._drawing = threading.Lock()  # guards the next four
         self._view, self._version = view, fold.seq
         self._ahead: list[bytes] = []  # slates drawn from the view, to be served; the next one last
-        self._many = 1  # to be drawn next
+        self._many = 1  # slates to draw next time
         self._mode = fold.experiment.rollout
         self._drafts = np.random.default_rng()
-        self._looked = 0  # slates that were compared when the brake last looked
-        self._compile()  # or load what is compiled, before the first request asks for it
+        self._looked = 0  # number of compared slates when the brake last looked
+        self._compile()  # or load compiled code, before the first request needs it
         fold.prepare()
 
     def _compile(self) -> None:
@@ -116,37 +116,37 @@ class HostedRanker:
 
     @functools.cached_property
     def first_ids(self) -> Sequence[str]:
-        """The ids of the items that it was made with, or their numbers as text, by index."""
+        """By index, the ids of the items that it was created with, or else their numbers as text."""
         return self.catalogue.ids or tuple(str(item) for item in range(len(self.catalogue)))
 
     @property
     def ids(self) -> Sequence[str]:
-        """The items' ids as the fold has them, by index, with empty ones where there is none."""
+        """By index, the items' ids in the fold, empty for free indices."""
         return self.first_ids
 
     def names(self, payload: bytes) -> list[str]:
-        """The ids of what a packed slate shows."""
+        """The ids of the items in a packed slate."""
         return names_in(payload, self.spec.positions, self.first_ids)
 
     @property
     def size(self) -> int:
-        """How many items there are."""
+        """Number of items."""
         return len(self.catalogue)
 
     # ------------------------------------------------------------------------------------------------ the mode
 
     @property
     def mode(self) -> Rollout:
-        """How the ranker is rolled out. It may be ahead of the fold's: what was acknowledged holds at once."""
+        """The current mode. It may be ahead of the fold's: an acknowledged change holds at once."""
         return self._mode
 
     @property
     def changed(self) -> int:
-        """The last change of items, rules or mode that slates are drawn with."""
+        """The last change of items, rules or mode that applies to new slates."""
         return self._mode.seq
 
     def take_changes(self, events: Sequence[Event]) -> None:
-        """Draw with these changes from now on."""
+        """Apply these changes to new slates."""
         self._take_mode(self._mode.after(events))
 
     def _take_mode(self, mode: Rollout) -> None:
@@ -155,7 +155,7 @@ class HostedRanker:
                 self._mode, self._looked = mode, 0
 
     def turn(self) -> Rollout | None:
-        """What the brake or a ramp makes of the mode now; they look again when a hundredth more slates have been compared."""
+        """The new mode if the brake or a ramp changes it now; they look again after one percent more compared slates."""
         experiment = self.fold.experiment
         if experiment.rollout.seq != self._mode.seq or experiment.slates < 1.01 * self._looked:
             return None  # the fold is behind, or has hardly anything new
@@ -165,36 +165,36 @@ class HostedRanker:
         return self._mode._replace(step=self._mode.step + 1) if experiment.may_grow() else None
 
     def serve(self, asked: Asked | None, slate: str) -> Drawn:
-        """The slate of a request under this id, in the ranker's mode; ValueError for a request that will not do."""
+        """Draw the slate of a request, under this id and in the ranker's mode; ValueError for an invalid request."""
         changed, mode = self.changed, self.mode  # in this order: a mode that is newer than ``changed`` is drawn again
         subject = None if asked is None else asked.subject
         if mode.full:
-            return self._beside(self.draw(asked), Trial(subject) if subject is not None else None, changed)
+            return self._with_trial(self.draw(asked), Trial(subject) if subject is not None else None, changed)
         arm, unit = mode.assign(self.stored.name, subject, slate)
         wanted = asked or Asked()
         baseline = self._allowed(wanted, checked_baseline(wanted.baseline, mode.settings.mode))
         if arm == "ranker":
-            return self._beside(self.draw(asked), Trial(subject, arm, unit=unit), changed)
+            return self._with_trial(self.draw(asked), Trial(subject, arm, unit=unit), changed)
         shadow = mode.settings.mode == "shadow"
         names, trial = compose((subject, arm, unit), baseline, lambda: self.would_show(asked), shadow, self._drafts)
-        return self._beside(self.foreign(wanted, names), trial, changed)
+        return self._with_trial(self.foreign(wanted, names), trial, changed)
 
     @staticmethod
-    def _beside(drawn: Drawn, trial: Trial | None, changed: int) -> Drawn:
+    def _with_trial(drawn: Drawn, trial: Trial | None, changed: int) -> Drawn:
         payload = drawn.payload if trial is None else attach(drawn.payload, trial)
         return Drawn(payload, drawn.version, changed, drawn.names)  # several times as fast as _replace()
 
     def _allowed(self, asked: Asked, baseline: Sequence[str]) -> Baseline:
-        """What may be shown of a baseline; the same is asked of it whichever order is shown then."""
+        """The part of a baseline that may be shown; it is checked in the same way whichever order is shown."""
         return allowed(baseline, self.spec.positions, self.index)
 
     @functools.cached_property
     def index(self) -> dict[str, int]:
-        """Items by their ids."""
+        """Indices of the items, by id."""
         return {name: item for item, name in enumerate(self.ids)}
 
     def foreign(self, asked: Asked, names: Sequence[str]) -> Drawn:
-        """A slate of items that somebody else has put into order; ValueError for one that is not in the catalogue."""
+        """A slate in an order that the ranker did not choose; ValueError for an item that is not in the catalogue."""
         self._check_plain(asked)
         index, shown = self.index, list(names)
         try:
@@ -204,13 +204,13 @@ class HostedRanker:
         return Drawn(struct.pack(f"<{len(items)}i", *items), self._version, names=shown)
 
     def would_show(self, asked: Asked | None) -> list[str]:
-        """The ids of a slate that is not served."""
+        """The ids of the slate that the ranker would show; it is not served."""
         return self.names(self.peek())
 
     # ------------------------------------------------------------------------------------------------ the view
 
     def draw(self, asked: Asked | None = None) -> Drawn:
-        """A slate; ValueError for a request that asks for anything in particular."""
+        """Draw a slate; ValueError for a request with candidates, context or rules."""
         self._check_plain(asked)
         with self._drawing:
             self._draw_ahead()
@@ -224,7 +224,7 @@ class HostedRanker:
             )
 
     def peek(self) -> bytes:
-        """The slate that :meth:`draw` would give now; it stays where it is."""
+        """The slate that :meth:`draw` would return next."""
         with self._drawing:
             self._draw_ahead()
             return self._ahead[-1]
@@ -234,7 +234,7 @@ class HostedRanker:
             self._ahead = self._drawn(self._view, self._many)
 
     def _drawn(self, view: Ranker, many: int) -> list[bytes]:
-        """So many slates, last one first. Sets how many are to be drawn the next time: as many as the time for it allows."""
+        """Draw slates, last one first. Adapts the number for the next time to ``AHEAD_SECONDS``."""
         positions = self.spec.positions
         items, marks = np.empty((many, positions), np.int32), np.empty((many, positions, 2), np.int64)
         used, chances = np.empty(many, np.int64), Chances.empty(many, positions)
@@ -254,27 +254,27 @@ class HostedRanker:
 
     @functools.cached_property
     def _first(self) -> Ints:
-        """The indices of the items that it was made with, where uniform slates are drawn from them."""
+        """The indices of the first items, if uniform slates are drawn from them."""
         return np.arange(len(self.catalogue) if self.spec.explore_uniform else 0)
 
     def _alive(self, view: Ranker) -> Ints:
-        """The indices that uniform slates are drawn from, where there are any."""
+        """The indices from which uniform slates are drawn, if any are."""
         return self._first
 
     def _packed(self, view: Ranker, items: Any, marks: Ints, used: Ints, chances: Chances) -> list[bytes]:
         return pack_slates(items, marks, used, chances if view.compiled_propensity is not None else None)
 
     def wants_renewal(self, now: float, settings: Settings) -> bool:
-        """Whether the view is so far behind what was learned that it should be replaced."""
+        """Whether the view is so far behind the fold that it should be replaced."""
         patience = 0.0 if self.fold.seq - self._version >= settings.renew else settings.refresh
         return self._dirty and now - self._refreshed >= max(patience, min(1.0, settings.pause * self._effort))
 
     def renew(self, seed: np.random.SeedSequence, now: float) -> None:
-        """Rank with a copy of what was learned from now on."""
-        began = time.thread_time()  # of the processor: waiting for busy requests must not make renewals rarer
+        """Replace the view by a new copy of the fold's ranker."""
+        began = time.thread_time()  # processor time: waiting for requests must not make renewals rarer
         with self.folding:
             view, version = self.fold.ranker.copy(seed, into=self._retired), self.fold.seq
-        first = self._drawn(view, 1)  # what it decides first, no request waits for
+        first = self._drawn(view, 1)  # so that no request waits for its first decision
         with self._drawing:
             self._retired = self._view
             self._view, self._version, self._ahead = view, version, first
@@ -283,10 +283,10 @@ class HostedRanker:
     # ------------------------------------------------------------------------------------------------ the fold
 
     def apply(self, events: list[Event], now: float, stopping: threading.Event) -> bool:
-        """Fold events of this ranker, in pieces; False when it was stopped. ValueError for a log that was altered."""
+        """Fold events of this ranker, in pieces; False if it was stopped. ValueError for an altered log."""
         after = self.fold.seq
         if events[-1].seq <= after:
-            return True  # they are in the snapshot
+            return True  # the snapshot includes them
         start = 0
         while start < len(events):
             if stopping.is_set():
@@ -312,7 +312,7 @@ class HostedRanker:
         self._dirty = True
 
     def replace(self, fold: Fold) -> None:
-        """Take over what another server has learned, if it is more."""
+        """Take over a fold from another server, if it is newer."""
         if fold.seq > self.fold.seq:
             with self.folding:
                 self.fold = fold
@@ -320,17 +320,17 @@ class HostedRanker:
             self._dirty = True
 
     def snapshot(self) -> Snapshot:
-        """What was learned, to be stored."""
+        """The fold as a snapshot to be stored."""
         with self.folding:
             state, seq = self.fold.save(), self.fold.seq
         return Snapshot(seq, sealed(self.stored.number, seq, state), state)
 
     def worth_keeping(self) -> bytes | None:
-        """The items as a whole, where they have changed so often that they should be kept beside the log."""
+        """The items as a whole, if they have changed so often that they should be stored; otherwise None."""
         return None
 
     def ages(self, now: float, behind: bool) -> Ages:
-        """How long ago things happened; ``behind`` tells that there are events that were not folded."""
+        """The ages of view, snapshot and windows; ``behind`` says that some events are not folded yet."""
         stale = behind or self._dirty
         oldest = next(iter(self.open.values()), now)
         return Ages(
@@ -340,10 +340,10 @@ class HostedRanker:
         )
 
     def over(self, now: float, most: int) -> list[int]:
-        """The open slates whose windows have closed, by the events that served them; at most so many."""
-        found: list[int] = []
+        """Events that served the open slates whose windows have closed, at most ``most`` of them."""
+        closed: list[int] = []
         for served, seen in self.open.items():  # in the order of serving
-            if now - seen < self.spec.window_seconds or len(found) == most:
+            if now - seen < self.spec.window_seconds or len(closed) == most:
                 break
-            found.append(served)
-        return found
+            closed.append(served)
+        return closed

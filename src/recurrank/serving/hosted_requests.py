@@ -1,4 +1,4 @@
-"""A ranker of requests in this process: every draw may have candidates and rules of its own, and items come and go."""
+"""A ranker of requests in this process: each draw may have its own candidates and rules, and items come and go."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ from recurrank.serving.spec import LoggedSpec
 from recurrank.serving.store.records import StoredRanker
 
 MOMENTS = 16_384
-"""Requests whose times and candidates are remembered, for people."""
+"""Most requests whose time and number of candidates are remembered, for the dashboard."""
 UNCHANGED = 1.0
-"""Seconds after which a view is renewed though nothing was decided since."""
+"""Seconds after which a view is renewed although nothing was decided since."""
 STATE = 256 << 20
-"""Bytes that the segments of one ranker may take; requests that would need more are refused."""
+"""Most bytes of all segments of one ranker; requests that would need more are refused."""
 
 
 class HostedRequestRanker(HostedStock):
     """A :class:`~recurrank.serving.hosted.HostedRanker` of requests.
 
     Attributes:
-        asked: of the last requests of this process, when they came and how many candidates they had.
+        asked: time and number of candidates of the last requests to this process.
 
     """
 
@@ -61,45 +61,45 @@ class HostedRequestRanker(HostedStock):
         self.asked.clear()
 
     def _whole(self) -> bool:
-        known = self.stocked
-        return known.rules == NO_RULES and len(known.stock) >= self.spec.positions and not self._view.context
+        stocked = self.stocked
+        return stocked.rules == NO_RULES and len(stocked.stock) >= self.spec.positions and not self._view.context
 
     def _allowed(self, asked: Asked, baseline: Sequence[str]) -> Baseline:
-        known = self.stocked
-        ruled, stock = asked.under(known, self.spec.positions), known.stock
+        stocked = self.stocked
+        ruled, stock = asked.under(stocked, self.spec.positions), stocked.stock
         most = self.spec.positions if ruled.positions is None else ruled.positions
         here: Container[Any] = stock.index if ruled.candidates is None else set(ruled.candidates)
         if not ruled.exclude and not ruled.pin:
             return allowed(baseline, min(most, ruled.count(len(stock))), here)
-        names: Sequence[Any] = ruled.candidates or [stock.names[place] for place in stock.alive.tolist()]
+        names: Sequence[Any] = ruled.candidates or [stock.names[item] for item in stock.alive.tolist()]
         size = rules(names, ruled.exclude, ruled.pin, most).size
         return allowed(baseline, size, here, ruled.pin, set(ruled.exclude))
 
     def foreign(self, asked: Asked, names: Sequence[str]) -> Drawn:
         with self._drawing:
-            known = self.stocked
+            stocked = self.stocked
             wanted = asked._replace(exclude=(), pin=dict(enumerate(names)), positions=len(names), explore=0.0)
-            shown = self._answered(wanted, known)
-            return Drawn(packed(shown, foreign=True), self._version, known.seq, shown.names)
+            shown = self._answered(wanted, stocked)
+            return Drawn(packed(shown, foreign=True), self._version, stocked.seq, shown.names)
 
     def would_show(self, asked: Asked | None) -> list[str]:
         with self._drawing:
-            known = self.stocked
-            return self._answered((asked or Asked()).under(known, self.spec.positions), known).names
+            stocked = self.stocked
+            return self._answered((asked or Asked()).under(stocked, self.spec.positions), stocked).names
 
     def draw(self, asked: Asked | None = None) -> Drawn:
         with self._drawing:
-            known = self.stocked
+            stocked = self.stocked
             if (asked is None or asked.plain) and self._whole():
                 self._draw_ahead()
-                drawn = Drawn(self._ahead.pop(), self._version, known.seq)
-                self.asked.append((time.monotonic(), len(known.stock)))
+                drawn = Drawn(self._ahead.pop(), self._version, stocked.seq)
+                self.asked.append((time.monotonic(), len(stocked.stock)))
                 return drawn
-            shown = self._answered((asked or Asked()).under(known, self.spec.positions), known)
-            return Drawn(packed(shown), self._version, known.seq, shown.names)
+            shown = self._answered((asked or Asked()).under(stocked, self.spec.positions), stocked)
+            return Drawn(packed(shown), self._version, stocked.seq, shown.names)
 
-    def _answered(self, wanted: Asked, known: Stocked) -> Answered:
-        """What a request under the rules is shown."""
+    def _answered(self, wanted: Asked, stocked: Stocked) -> Answered:
+        """The answer to a request to which the rules have been applied."""
         self._check_segment(wanted.segment)
         features = wanted.features
         if isinstance(features, PackedRows):
@@ -108,9 +108,9 @@ class HostedRequestRanker(HostedStock):
             features, candidates=wanted.candidates, context=wanted.context, segment=wanted.segment,
             exclude=wanted.exclude, pin=wanted.pin, positions=wanted.positions, explore=wanted.explore,
         )  # fmt: skip
-        many = wanted.count(len(known.stock))
+        many = wanted.count(len(stocked.stock))
         self.asked.append((time.monotonic(), many))
-        if wanted.candidates is not None:  # these are names, and all that there are
+        if wanted.candidates is not None:  # the view was given names, and counts the candidates itself
             return shown
         return shown._replace(names=[str(name) for name in shown.names], candidates=many)
 
@@ -132,7 +132,7 @@ class HostedRequestRanker(HostedStock):
         return slates
 
     def wants_renewal(self, now: float, settings: Settings) -> bool:
-        """Where only the account has changed since the view was made, it may be older: the view keeps an account itself."""
-        known, view = self.fold.ranker, self._view
-        same = view.by_decisions and view.decisions == known.decisions and len(view.segments) == len(known.segments)
+        """If only the account has changed since the view was made, the view may be older: it keeps an account itself."""
+        ranker, view = self.fold.ranker, self._view
+        same = view.by_decisions and view.decisions == ranker.decisions and len(view.segments) == len(ranker.segments)
         return super().wants_renewal(now, settings) and not (same and now - self._refreshed < UNCHANGED)

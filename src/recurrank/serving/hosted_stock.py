@@ -1,4 +1,4 @@
-"""A ranker in this process whose items come and go, by PATCH here or on other servers."""
+"""A ranker in this process whose items come and go, changed by PATCH here or on other servers."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ from recurrank.serving.trial import Trial, attach
 
 
 class HostedStock(HostedRanker):
-    """A :class:`~recurrank.serving.hosted.HostedRanker` of items that come and go.
+    """A :class:`~recurrank.serving.hosted.HostedRanker` whose items come and go.
 
     Attributes:
-        stocked: the items and rules that slates are drawn with. It may be ahead of the fold's: what was acknowledged holds at
-            once, and the log comes after.
-        changes: ITEMS events folded since the items were last kept as a whole.
-        changing: the lock of whoever changes items in this process.
+        stocked: the items and rules that slates are drawn with. They may be ahead of the fold's: an acknowledged change holds
+            at once, and is folded later.
+        changes: ITEMS events folded since the items were last stored as a whole.
+        changing: lock held while items are changed in this process.
 
     """
 
@@ -51,7 +51,7 @@ class HostedStock(HostedRanker):
         assert isinstance(view, RequestRanker | Restocking)
         self.stocked = stocked
         self.changes, self.changing = 0, threading.Lock()
-        self._replacing = threading.Lock()  # held by whoever replaces the view: with many items that takes a while
+        self._replacing = threading.Lock()  # held while the view is replaced: with many items that takes a while
         if fold.stocked.items != stocked.items:
             view.restock(stocked.stock)
         super().__init__(stored, spec, catalogue, fold, view)
@@ -69,11 +69,11 @@ class HostedStock(HostedRanker):
         return self.stocked.seq
 
     def take_changes(self, events: Sequence[Event]) -> None:
-        super().take_changes(events)  # first: who reads ``changed`` and then the mode gets a mode at least as new
+        super().take_changes(events)  # first: a thread that reads ``changed`` and then the mode gets a mode at least as new
         self.take(self.stocked.after(events))
 
     def _whole(self) -> bool:
-        """Whether slates of all items can be drawn ahead."""
+        """Whether slates from all items can be drawn ahead."""
         return True
 
     # ------------------------------------------------------------------------------------------------ slates
@@ -106,19 +106,19 @@ class HostedStock(HostedRanker):
     # ------------------------------------------------------------------------------------------------ the view
 
     def changed_to(self, stock: Stock) -> RequestRanker | Restocking:
-        """:meth:`restocked` for a change that somebody asks for; ValueError if the items will not do."""
+        """:meth:`restocked` for a requested change; ValueError if features are too large."""
         self._view.check_scale(stock)
         return self.restocked(stock)
 
     def restocked(self, stock: Stock) -> RequestRanker | Restocking:
-        """A copy of the view that ranks these items."""
+        """A copy of the view, restocked with these items."""
         with self._drawing:
             view = self._view.copy()
         view.restock(stock)
         return view
 
     def take(self, stocked: Stocked, view: RequestRanker | Restocking | None = None) -> None:
-        """Draw with these items and rules from now on, unless newer ones are known; with a view of them, if there is one."""
+        """Draw with these items and rules from now on, unless newer ones are known; ``view`` has these items already."""
         with self._replacing:
             if stocked.seq <= self.stocked.seq:
                 return
@@ -146,11 +146,11 @@ class HostedStock(HostedRanker):
 
     def worth_keeping(self) -> bytes | None:
         with self.folding:
-            known = self.fold.stocked
+            stocked = self.fold.stocked
         if self.changes < KEEP:
             return None
         self.changes = 0
-        return known.pack()
+        return stocked.pack()
 
     def apply(self, events: list[Event], now: float, stopping: Any) -> bool:
         self.changes += sum(event.kind == Kind.ITEMS for event in events)

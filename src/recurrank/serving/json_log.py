@@ -1,7 +1,7 @@
-"""The server's own log: one line of JSON per event on standard error, with no secret and nothing of a request in it.
+"""The server's own log: one line of JSON per event on standard error, without secrets or contents of requests.
 
-Of an exception the log has its type and where it came from. Its message and the variables of its frames may hold what a client
-sent, keys included, so they are left out.
+An exception is logged with its type and traceback. Its message and the variables of its frames may hold what a client sent,
+including keys, so they are left out.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _SECRET = re.compile(re.escape(PREFIX) + r"[A-Za-z0-9_-]{8,}")
 
 
 def frames(error: BaseException) -> list[str]:
-    """Where an exception came from: its type and, outermost call first, file, line and function; then the same of its cause."""
+    """The traceback of an exception: its type; file, line and function of each call, outermost first; the same of its cause."""
     calls = traceback.extract_tb(error.__traceback__)
     lines = [type(error).__name__, *(f"{call.filename}:{call.lineno} {call.name}" for call in calls)]
     cause = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
@@ -29,7 +29,7 @@ def frames(error: BaseException) -> list[str]:
 
 
 def log_as_json(file: TextIO | None = None) -> Any:
-    """Write log lines as JSON, to standard error by default; the log of the server itself."""
+    """Write log lines as JSON, by default to standard error; returns the server's logger."""
     stamp = structlog.processors.TimeStamper(fmt="iso", utc=True)
     render = structlog.processors.JSONRenderer()
     structlog.configure(
@@ -42,7 +42,7 @@ def log_as_json(file: TextIO | None = None) -> Any:
 
 
 def _only_frames(_: Any, __: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
-    """In place of structlog's own tracebacks, which show variables."""
+    """Replaces structlog's own tracebacks, which show variables."""
     given = event.pop("exc_info", None)
     error = sys.exc_info()[1] if given is True else given[1] if isinstance(given, tuple) else given
     if isinstance(error, BaseException):
@@ -51,5 +51,5 @@ def _only_frames(_: Any, __: str, event: MutableMapping[str, Any]) -> MutableMap
 
 
 def _without_secrets(_: Any, __: str, line: Any) -> Any:
-    """The last resort: whatever put a key there, it is not written."""
+    """Last resort: removes any key from the line, however it got there."""
     return _SECRET.sub(PREFIX + "[redacted]", line)

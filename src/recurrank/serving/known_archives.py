@@ -1,7 +1,7 @@
 """Which archives a log has had: the store notes each before it gets an event, so that an erasure finds them all.
 
-There is more than one where the archive was moved, where older events have been dropped since, or where a new one was begun
-after a restore.
+There is more than one if the archive was moved, if older events have been dropped since, or if a new one was begun after a
+restore.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from recurrank.serving.store.base import Store
 from recurrank.serving.store.records import Floor
 
 NOTE = "archives"
-"""What they are kept under in the store."""
+"""Name of the store's note that lists them."""
 
 
 def known(store: Store) -> list[str]:
     """Addresses of all archives that may have events of a log."""
-    found, last = unpack(store.noted_as(NOTE)), store.floor().archive
-    return found if last is None or address_of(last) in found else [*found, address_of(last)]
+    addresses, current = unpack(store.noted_as(NOTE)), store.floor().archive
+    return addresses if current is None or address_of(current) in addresses else [*addresses, address_of(current)]
 
 
 def unpack(noted: bytes | None) -> list[str]:
@@ -30,13 +30,13 @@ def unpack(noted: bytes | None) -> list[str]:
 
 
 def remember(store: Store, archive: str) -> None:
-    """Note an archive, and the one that the log has so far."""
+    """Note an archive, and the log's current one."""
     _note(store, dict.fromkeys([*known(store), address_of(archive)]))
 
 
 def forget(store: Store, archives: list[str]) -> None:
-    """These archives are gone."""
-    _note(store, [one for one in known(store) if one not in archives])
+    """Remove archives that no longer exist from the note."""
+    _note(store, [archive for archive in known(store) if archive not in archives])
 
 
 def _note(store: Store, archives: dict[str, None] | list[str]) -> None:
@@ -46,15 +46,15 @@ def _note(store: Store, archives: dict[str, None] | list[str]) -> None:
 
 
 class Diverged(ValueError):
-    """An archive has events that are not those of the log: it has gone on without it, as before a restore."""
+    """An archive has events that the log does not have, for example after the log was restored to an earlier state."""
 
 
 def next_step(store: Store, archive: Archive, floor: Floor) -> Step | None:
-    """What an archive has after the floor, since a process was killed before it raised that; ValueError for another log's."""
+    """The archive's step after the floor, left by a process killed before it raised that; ValueError for another log's."""
     for step in archive.check(floor.seq, floor.digest).steps:
         if step.last > floor.seq:
-            there = store.raw(step.last - 1, 1)
-            link = there[0][-1] if there and there[0][0] == step.last else None
+            rows = store.raw(step.last - 1, 1)
+            link = rows[0][-1] if rows and rows[0][0] == step.last else None
             if step.first != floor.seq + 1 or (link or chain.START)[: chain.SIZE].hex() != step.digest:
                 raise Diverged(
                     f"archive: {archive.address} has events {step.first} to {step.last}, which this log does not have; give "
@@ -65,7 +65,7 @@ def next_step(store: Store, archive: Archive, floor: Floor) -> Step | None:
 
 
 def predecessor(store: Store, archive: Archive, floor: Floor) -> Archive | None:
-    """What a new archive has to begin with: the one that the log has so far, where that has gone on without the log."""
+    """The archive that a new one must start with: the log's current one, if that has diverged from the log."""
     if floor.seq == 0 or floor.archive is None or archive.manifest().steps:
         return None
     old = Archive(floor.archive)
@@ -79,7 +79,7 @@ def predecessor(store: Store, archive: Archive, floor: Floor) -> Archive | None:
 
 
 def check_dropping(floor: Floor, archive: str | None, drop: bool) -> None:
-    """ValueError where events would be dropped though older ones went to an archive, unless that is asked for."""
+    """Raise ValueError if events would be dropped although older ones went to an archive, unless ``drop`` asks for it."""
     if floor.archive is not None and archive is None and not drop:
         raise ValueError(
             f"archive: events of this log went to {floor.archive}; give --archive, or --drop to drop those that follow for good"

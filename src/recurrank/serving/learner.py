@@ -1,10 +1,10 @@
 """The learner: folds the log, renews views, takes snapshots, closes windows.
 
-Where several servers share a store only the one that holds the lease does this; the others take their views from its snapshots.
+If several servers share a store, only the one that holds the lease does this; the others take their views from its snapshots.
 
-Windows are measured by the learner's monotonic clock from when it first saw the slate, so that a wrong wall clock harms
-nothing; a new learner gives every open slate its full window again, and time that the process was stopped for (suspended, or
-starved by others) does not count, since no report could come in.
+Windows are measured by the learner's monotonic clock, from when it first saw the slate, so that a wrong wall clock does no
+harm. A new learner gives every open slate its full window again. Time while the process was stopped (suspended, or starved by
+others) does not count, since no report could come in.
 """
 
 from __future__ import annotations
@@ -31,41 +31,41 @@ CHUNK = 20_000
 """Events read at a time."""
 
 EXPIRE, EXPIRE_TOGETHER = 20_000, 500
-"""Windows closed in one step, and in one transaction."""
+"""Most windows closed in one step, and in one transaction."""
 
 PROBE, PROBE_FAILED = 5.0, 1.0
-"""Seconds without a write after which the store is tried: usually, and while it fails."""
+"""Seconds without a write after which the store is probed: normally, and while it fails."""
 
 PROBE_BYTES = 1 << 18
-"""Bytes written to find out whether a store that failed can be written again."""
+"""Bytes written to test whether a store that failed can be written again."""
 
 PAUSE = 2.0
-"""Seconds that the learner oversleeps by, from which on the process was stopped."""
+"""Seconds of oversleeping beyond which the learner assumes that the process was stopped."""
 
 LOOK = 1.0
-"""Seconds between two looks for what other servers have done."""
+"""Seconds between two looks for changes by other servers."""
 
 SHARE, FOLLOW, EFFORT = 0.4, 0.3, 8
-"""Seconds between two snapshots that other servers wait for, at least, and between two looks for them: together less than a
-second. Snapshots come no sooner than so many times the time that the last one took, up to a second."""
+"""With a shared store: least seconds between two snapshots of a ranker, and between two looks for them on other servers, less
+than a second together. EFFORT times the duration of the last snapshot, up to a second, must pass before the next one."""
 
 
 class Clock(Protocol):
-    """Where time comes from."""
+    """A source of time."""
 
     def monotonic(self) -> float:
-        """Seconds that only ever grow."""
+        """Seconds that never decrease."""
 
 
 class Learner:
-    """One thread of a service, or whoever calls :meth:`step`.
+    """Runs in one thread of a service, or in the caller of :meth:`step`.
 
     Attributes:
         learning: whether this server holds the lease.
         seq: the last event that was folded.
         failed: why the last step failed; None if it did not.
-        store_failed: whether that was the store's fault.
-        stopping: set when it is to stop.
+        store_failed: whether that was an error of the store.
+        stopping: set to stop it.
 
     """
 
@@ -77,28 +77,28 @@ class Learner:
         self.store_failed = False
         self.stopping = threading.Event()
         self._stepping = threading.Lock()  # one step at a time
-        self._paused = 0.0  # seconds that the process was stopped
+        self._paused = 0.0  # total seconds that the process was stopped
         self._probed = time.monotonic()  # when the store was last tried
-        self._expired = self._looked = -float("inf")  # when windows were last closed, and other servers looked for
+        self._expired = self._looked = -float("inf")  # when windows were last closed, and changes of other servers looked for
         self._effort = 0.0  # seconds that the last snapshot took
-        self._marked = (0, -float("inf"))  # the last checkpoint: after which event, and when
+        self._marked = (0, -float("inf"))  # the event and time of the last checkpoint
 
     def run(self) -> None:
-        """Step after step until it is stopped."""
+        """Run steps until it is stopped."""
         while not self.stopping.is_set():
             if self._registry.starting is None:
                 self._sleep()
             try:
                 self.step()
                 self.failed, self.store_failed = None, False
-            except StoreError as error:  # it may work again later; nothing is lost, the log is where it was
+            except StoreError as error:  # it may work again later; nothing is lost
                 self._fails(str(error), store=True)
-            except Exception as error:  # a fault of ours: say so, and go on taking and writing what comes
+            except Exception as error:  # a bug: report it, and go on serving
                 self._fails(f"{type(error).__name__}: {error}", store=False)
             self._probe()
 
     def step(self) -> int:
-        """Fold what was written, renew views, take snapshots, close windows; how many events were folded."""
+        """Fold new events, renew views, take snapshots, close windows; returns the number of events folded."""
         with self._stepping:
             if not self._store.lease():
                 self.learning = False
@@ -111,7 +111,7 @@ class Learner:
                 self._store.noted = max(self._store.noted, events[-1].seq)
                 with span("learn", events=len(events)):
                     self._fold(events)
-                if self.stopping.is_set():  # perhaps in the middle of them: those that are folded are skipped next time
+                if self.stopping.is_set():  # perhaps halfway: folded events are skipped next time
                     return folded
                 self.seq = events[-1].seq
                 folded += len(events)
@@ -122,7 +122,7 @@ class Learner:
             return folded
 
     def keep_all(self, until: float) -> None:
-        """Snapshots of all that was folded, as far as there is time for them."""
+        """Take snapshots of all rankers with new events, as far as time allows."""
         for hosted in self._registry.all():
             if hosted.fold.seq > hosted.kept[0] and time.monotonic() < until:
                 self._keep(hosted, self.now())
@@ -145,7 +145,7 @@ class Learner:
         self.stopping.wait(0.2)
 
     def _probe(self) -> None:
-        """Where nobody has written for a while, find out whether the store can be written."""
+        """If nothing was written for a while, test whether the store can be written."""
         committer, now = self._committer, time.monotonic()
         failed = committer.failed is not None
         if now - max(committer.wrote, self._probed) < (PROBE_FAILED if failed else PROBE) or self.stopping.is_set():
@@ -158,18 +158,18 @@ class Learner:
             committer.failed = str(error)
 
     def now(self) -> float:
-        """Time that windows are measured in."""
+        """The time that windows are measured by."""
         return self._clock.monotonic() - self._paused
 
     # ------------------------------------------------------------------------------------------------ with the lease
 
     def _take_over(self) -> bool:
-        """Become the learner: every ranker from its newest sound snapshot and the log after it; False when it is to stop."""
+        """Become the learner: load every ranker's newest sound snapshot and the log after it; False if it is stopping."""
         now = self.now()
         self._store.noted = self._store.newest()
         mark, opened = unpack(self._store.noted_as(NAME)), self._store.open_slates()
-        self.seq = max(self.seq, mark.seq if mark else 0)  # what is behind that is not known yet
-        newest = dict(self._store.snapshot_places())  # of several of a ranker, the last
+        self.seq = max(self.seq, mark.seq if mark else 0)  # how far rankers are behind is not known yet
+        newest = dict(self._store.snapshot_places())  # by ranker; the last of several
         self._registry.synchronise(self.stopping)
         starts: dict[int, int] = {}
         for hosted in self._registry.all():
@@ -192,7 +192,7 @@ class Learner:
         return True
 
     def _catch_up(self, number: int) -> None:
-        """Fold what one ranker is behind, without reading the others' events."""
+        """Fold the missing events of one ranker, without reading those of others."""
         hosted = self._registry.numbered(number)
         after = hosted.fold.seq if hosted else 0
         while hosted and not self.stopping.is_set() and (events := self._store.events(after, CHUNK, number)):
@@ -242,9 +242,9 @@ class Learner:
                 self._expire(hosted, now)
 
     def _brake(self, hosted: HostedRanker) -> None:
-        """Go back to the baseline where the ranker is shown to be worse, or on with a ramp where it is shown not to be.
+        """Go back to the baseline if the ranker is shown to be worse, or on with a ramp if it is shown not to be.
 
-        If something else changed meanwhile, look again.
+        If something else changed meanwhile, the next step looks again.
         """
         changed, mode = hosted.changed, hosted.turn()
         if mode is None:
@@ -258,7 +258,7 @@ class Learner:
 
     def _expire(self, hosted: HostedRanker, now: float) -> None:
         over = hosted.over(now, EXPIRE)
-        for start in range(0, len(over), EXPIRE_TOGETHER):  # other writers have their turn in between
+        for start in range(0, len(over), EXPIRE_TOGETHER):  # other writers get their turn in between
             part = over[start : start + EXPIRE_TOGETHER]
             self._committer.submit([Expire(tuple(part), hosted.spec.unreported == "no_click")])
             for served in part:
@@ -276,25 +276,25 @@ class Learner:
         hosted.covered = snapshot.seq if hosted.stored.name in self._registry.broken else max(snapshot.seq, self.seq)
 
     def _mark(self, now: float) -> None:
-        """Note how far snapshots reach: see checkpoint.py."""
+        """Store a checkpoint: how far snapshots reach."""
         broken, unopened = self._registry.broken, self._registry.unopened
-        behind, known = dict.fromkeys(unopened, 0), max([0, *unopened])
+        behind, largest = dict.fromkeys(unopened, 0), max([0, *unopened])
         for hosted in self._registry.all():
             number = hosted.stored.number
-            known = max(known, number)
+            largest = max(largest, number)
             if hosted.stored.name in broken:
                 behind[number] = min(hosted.covered, hosted.fold.seq)
             elif hosted.fold.seq != hosted.kept[0]:
                 behind[number] = hosted.covered
             else:
                 hosted.covered = self.seq
-        self._store.note(NAME, Checkpoint(self.seq, known, behind).pack())
+        self._store.note(NAME, Checkpoint(self.seq, largest, behind).pack())
         self._marked = (self.seq, now)
 
     # ------------------------------------------------------------------------------------------------ without the lease
 
     def _follow(self) -> None:
-        """Take views from the learner's snapshots."""
+        """Take views from the snapshots of the server that learns."""
         now = self.now()
         if now - self._looked < FOLLOW:
             return

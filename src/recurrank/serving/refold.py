@@ -1,7 +1,7 @@
-"""Rankers are folded anew at the next start: their snapshots are dropped.
+"""Drop the snapshots of rankers, so that the next start folds them again from the log.
 
-It is the way out where snapshots are not what the log gives, which stops retention for good. Snapshots of another processor
-may differ in the last bits of their numbers; those that were altered differ, too.
+Use it when snapshots differ from what the log gives, which stops retention for good. Snapshots from another processor may
+differ in the last bits of their numbers; altered snapshots differ as well.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from recurrank.serving.store.records import StoredRanker
 
 
 def refold(store: Store, name: str | None = None) -> dict[str, int]:
-    """Drop the snapshots of a ranker, or of all; how many there were, by ranker. No server may run on the store.
+    """Drop the snapshots of a ranker, or of all; returns their number by ranker. No server may run on the store.
 
-    ValueError, and nothing is dropped, where events that a fold needs are neither in the log nor in its archive.
+    Raises ValueError, and drops nothing, if events that a fold needs are neither in the log nor in its archive.
     """
     chosen = [stored for stored in store.rankers() if name in (None, stored.name)]
     if name is not None and not chosen:
@@ -30,7 +30,7 @@ def refold(store: Store, name: str | None = None) -> dict[str, int]:
 
 
 def _check_reach(history: History, stored: StoredRanker) -> None:
-    """ValueError unless all events of a ranker are there: at least the archive has to be whole."""
+    """Raise ValueError unless all events of a ranker are available: the archive must be complete."""
     if history.complete:
         for _ in history.archived(stored.number):
             pass

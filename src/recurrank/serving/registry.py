@@ -1,4 +1,4 @@
-"""The rankers of this process by name, kept in agreement with the store: made, opened, deleted, here or by other servers."""
+"""The rankers of this process by name, synchronised with the store: created, opened, deleted, here or by other servers."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class NotFound(ValueError):
 
 
 class Conflict(ValueError):
-    """The name or the id is taken by something else."""
+    """The name or the id is already taken."""
 
 
 class Unavailable(Exception):
@@ -38,17 +38,17 @@ class Unavailable(Exception):
 
 
 class Registry:
-    """Looked up by any thread without a lock; changed by one at a time.
+    """Read by any thread without a lock; changed by one thread at a time.
 
     Args:
-        store: where rankers are kept.
-        seed: of the slates' random choices; by default from the system.
+        store: where rankers are stored.
+        seed: of the slates' random choices, by default from the system.
 
     Attributes:
         broken: rankers that cannot be opened or whose log cannot be folded, and why.
-        unopened: those of them that cannot be opened, by number.
-        unreadable: how many snapshots were passed over.
-        starting: how many rankers are restored, of how many; None once all are.
+        unopened: numbers of the rankers that cannot be opened.
+        unreadable: number of snapshots that could not be used.
+        starting: number of rankers restored so far, and of all; None once all are.
 
     """
 
@@ -57,7 +57,7 @@ class Registry:
         self._seeds = sequence(seed, "views")
         self._by_name: dict[str, HostedRanker] = {}
         self._by_number: dict[int, HostedRanker] = {}
-        self._changing = threading.RLock()  # held while rankers are made, opened or deleted, so that none is opened twice
+        self._changing = threading.RLock()  # held while rankers are created, opened or deleted, so that none is opened twice
         self.broken: dict[str, str] = {}
         self.unopened: set[int] = set()
         self.unreadable = 0
@@ -74,7 +74,7 @@ class Registry:
         return self._by_number.get(number)
 
     def get(self, name: str) -> HostedRanker:
-        """The ranker of that name; NotFound when there is none, Unavailable when it cannot be used yet or any more."""
+        """The ranker of that name; NotFound if there is none, Unavailable if it cannot be used yet, or any more."""
         hosted = self._by_name.get(name)
         if hosted is None:
             self.check_started()
@@ -94,16 +94,16 @@ class Registry:
         return hosted
 
     def check_started(self) -> None:
-        """Unavailable, with the progress so far, until all rankers are restored."""
+        """Raise Unavailable, with the progress, until all rankers are restored."""
         if (progress := self.starting) is not None:
             raise Unavailable(f"starting: {progress[0]:,} of {progress[1]:,} rankers are restored; try again")
 
     def names(self) -> list[str]:
-        """All rankers' names, in order."""
+        """The names of all rankers, sorted."""
         return sorted(self._by_name)
 
     def all(self) -> list[HostedRanker]:
-        """All rankers that can be used, as of now."""
+        """All rankers that can be used now."""
         return list(self._by_name.values())
 
     def next_seed(self) -> np.random.SeedSequence:
@@ -113,32 +113,32 @@ class Registry:
     # ------------------------------------------------------------------------------------------------ changing
 
     def create(self, name: str, asked: RankerSpec, catalogue: Catalogue) -> bool:
-        """A new ranker; True if it is new, False if the same one existed. Conflict when the name is another one's."""
+        """Create a ranker; True if it is new, False if the same one existed. Conflict if another ranker has the name."""
         spec = LoggedSpec.of(asked)
         if spec.takes_requests and len(catalogue) and catalogue.ids is None:  # items that come and go need names
             catalogue = Catalogue(catalogue.features, [str(item) for item in range(len(catalogue))])
         spec.check_size(catalogue.dim)
-        fold = new_fold(spec, catalogue)  # complains about what will not do
-        with plainly():  # also about a user's own code, before anything is written
+        fold = new_fold(spec, catalogue)  # refuses invalid settings
+        with plainly():  # find errors in a user's own code before anything is written
             if not spec.takes_requests:
                 fold.ranker.copy(self.next_seed()).rank()
             fold.prepare()
         digests = spec.digests(catalogue)
         with self._changing:
-            there = next((stored for stored in self._store.rankers() if stored.name == name), None)
-            if there is None:
-                made = self._store.create(name, spec.pack(), digests[0], spec.positions, pack_catalogue(catalogue))
-                if made is not None:
-                    self._add(self._hosted(made, spec, catalogue, fold))
+            existing = next((stored for stored in self._store.rankers() if stored.name == name), None)
+            if existing is None:
+                created = self._store.create(name, spec.pack(), digests[0], spec.positions, pack_catalogue(catalogue))
+                if created is not None:
+                    self._add(self._hosted(created, spec, catalogue, fold))
                     return True
-            if there is None or there.digest not in digests:
+            if existing is None or existing.digest not in digests:
                 raise Conflict(f"name: there is another ranker called {name!r}; delete it first, or choose another name")
-            if there.number not in self._by_number:  # made by another server, or by a request that failed at its end
-                self._open(there)
+            if existing.number not in self._by_number:  # created by another server, or by a request that failed at its end
+                self._open(existing)
             return False
 
     def delete(self, name: str) -> None:
-        """Forget a ranker; its events stay in the log as long as others do. NotFound when there is none."""
+        """Delete a ranker; its events stay in the log as long as others do. NotFound if there is none."""
         with self._changing:
             existed = self._store.delete(name)
             self._remove(name)
@@ -146,30 +146,30 @@ class Registry:
                 raise NotFound(f"name: unknown ranker {name!r}")
 
     def synchronise(self, stopping: threading.Event) -> None:
-        """Open rankers that are in the store and not here, forget those that are here and not there."""
+        """Open rankers that are new in the store, and forget those that were deleted there."""
         stored = self._store.rankers()
-        missing = [one for one in stored if one.number not in self._by_number and one.number not in self.unopened]
-        for done, one in enumerate(missing):
+        missing = [ranker for ranker in stored if ranker.number not in self._by_number and ranker.number not in self.unopened]
+        for done, ranker in enumerate(missing):
             if stopping.is_set():
                 return
             if self.starting is not None:
                 self.starting = (len(stored) - len(missing) + done, len(stored))
             with self._changing:
-                if one.number not in self._by_number:
-                    self._try_to_open(one)
+                if ranker.number not in self._by_number:
+                    self._try_to_open(ranker)
         with self._changing:
-            names = {one.name for one in self._store.rankers()}
+            names = {ranker.name for ranker in self._store.rankers()}
             for name in {*self._by_name, *self.broken} - names:
                 self._remove(name)
         self.starting = None
 
     def reload(self, hosted: HostedRanker) -> None:
-        """Look at snapshots that are newer than the last one that was looked at."""
+        """Load the newest usable snapshot of a ranker."""
         fold, hosted.tried = self._restored(hosted.stored, hosted.spec, hosted.catalogue)
         hosted.replace(fold)
 
     def breaks(self, hosted: HostedRanker, why: str) -> None:
-        """The log of a ranker cannot be folded: it stays as it is, the others learn on."""
+        """Record that a ranker's log cannot be folded: its state is frozen, other rankers go on learning."""
         name = hosted.stored.name
         if self._by_number.get(hosted.stored.number) is not hosted:
             return  # deleted meanwhile; another ranker may have its name by now
@@ -178,11 +178,11 @@ class Registry:
         self.broken[name] = why
 
     def _try_to_open(self, stored: StoredRanker) -> None:
-        """One that cannot be opened does not keep the others from it."""
+        """Open a ranker; if that fails, record it and go on with the others."""
         try:
             self._open(stored)
         except (ValueError, TypeError, msgspec.MsgspecError) as error:
-            if stored.number not in {one.number for one in self._store.rankers()}:
+            if stored.number not in {ranker.number for ranker in self._store.rankers()}:
                 return  # deleted since it was listed; another ranker may have its name by now
             log.error("a ranker cannot be opened", ranker=stored.name, why=str(error))
             self.unopened.add(stored.number)
@@ -199,16 +199,16 @@ class Registry:
     def _hosted(self, stored: StoredRanker, spec: LoggedSpec, catalogue: Catalogue, fold: Fold) -> HostedRanker:
         view = fold.ranker.copy(self.next_seed())
         if isinstance(fold, RequestFold | RestockingFold):
-            known = fold.stocked.after(self._store.changes(stored.number, fold.stocked.seq))
+            stocked = fold.stocked.after(self._store.changes(stored.number, fold.stocked.seq))
             kind = HostedRequestRanker if spec.takes_requests else HostedStock
-            hosted: HostedRanker = kind(stored, spec, catalogue, fold, view, known)
+            hosted: HostedRanker = kind(stored, spec, catalogue, fold, view, stocked)
         else:
             hosted = HostedRanker(stored, spec, catalogue, fold, view)
         hosted.take_changes(self._store.changes(stored.number, hosted.mode.seq))
         return hosted
 
     def _restored(self, stored: StoredRanker, spec: LoggedSpec, catalogue: Catalogue) -> tuple[Fold, int]:
-        """The newest snapshot that is whole, and the newest of all: what is passed over, the log makes up for."""
+        """The fold from the newest usable snapshot, and the seq of the newest of all: the log covers what was skipped."""
         newest = 0
         for snapshot in self._store.snapshots(stored.number):
             newest = max(newest, snapshot.seq)

@@ -1,4 +1,4 @@
-"""The fold of a ranker of requests: its slates carry what they showed, and its items come and go."""
+"""The fold of a ranker of requests: its slates hold the features they showed, and its items come and go."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from recurrank.serving.rounds import COUNT_ONLY, DROPPED, DUE, SERVED
 from recurrank.serving.tally import Tally, tally_round
 
 FORMAT = 100
-"""Of saved folds of this kind."""
+"""Format of saved folds of this kind."""
 
 
 class _Batch(NamedTuple):
-    """Slates as compiled code takes them; only those that are learned from have features."""
+    """Slates for compiled code; only those that are learned from have rows of features."""
 
     kinds: Any  # (n,)
     ends: Ints  # (n,) where each one's rows end
@@ -43,7 +43,7 @@ class RequestFold(Fold):
 
     Attributes:
         stocked: the items and rules.
-        candidates: of all slates served, together.
+        candidates: total number of candidates over all slates served.
 
     """
 
@@ -53,7 +53,7 @@ class RequestFold(Fold):
         super().__init__(ranker, seq)
         self.stocked = stocked or Stocked(ranker.catalogue)
         self.candidates = 0
-        self._wide = ranker.width  # of a row of features
+        self._wide = ranker.width  # numbers in a row of features
 
     def _fold(self, events: Sequence[Event]) -> None:
         waiting: list[tuple[Event, ShownRequest]] = []
@@ -106,7 +106,7 @@ class RequestFold(Fold):
         self.shown, self.clicked = (carried_counts(counts, gone, size) for counts in (self.shown, self.clicked))
 
     def _learn(self, waiting: list[tuple[Event, ShownRequest]]) -> None:
-        """Fold slates, and empty the list."""
+        """Fold the waiting slates, and empty the list."""
         if waiting:
             self._run(self._batch(waiting), [event.seq for event, _ in waiting])
             for event, shown in waiting:
@@ -120,11 +120,11 @@ class RequestFold(Fold):
         index, width = self.stocked.stock.index, (self.ranker.positions + 7) // 8
         screen = screen_bits(event.clicks, self.ranker.positions)
         for k, name in enumerate(shown.names):
-            place = index.get(name)
-            if place is not None:
+            item = index.get(name)
+            if item is not None:
                 click = screen[k >> 3] >> (k & 7) & 1
-                self.shown[place] += click | (screen[width + (k >> 3)] >> (k & 7) & 1)
-                self.clicked[place] += click
+                self.shown[item] += click | (screen[width + (k >> 3)] >> (k & 7) & 1)
+                self.clicked[item] += click
 
     def _batch(self, waiting: list[tuple[Event, ShownRequest]]) -> _Batch:
         count, positions = len(waiting), self.ranker.positions
@@ -176,7 +176,7 @@ class RequestFold(Fold):
 
     @classmethod
     def restore(cls, state: bytes, stock_at: StockAt, rollout: RolloutSettings | None = None) -> RequestFold:
-        """What was saved; ``stock_at`` has the items of that time. ValueError when it was not."""
+        """The fold that was saved; ``stock_at`` returns the items of that time. ValueError for other bytes."""
         try:
             version, seq, counts, shown, clicked, at, tally, saved, stock, candidates, *compared = msgspec.msgpack.decode(state)
             if version != FORMAT:
@@ -206,7 +206,7 @@ def fold_requests(
     tally: Tally,
     why: Ints,
 ) -> int:
-    """Slates from ``start`` on, up to one that makes a decision due; how many are done."""
+    """Fold slates from ``start`` on, until one makes a decision due; returns the number of slates done."""
     why[0] = 0
     for i in range(start, len(batch.kinds)):
         kind, reaches = batch.kinds[i] % COUNT_ONLY, batch.kinds[i] < COUNT_ONLY
@@ -222,7 +222,7 @@ def fold_requests(
             for k in range(size):
                 click = (batch.bits[i, k >> 3] >> (k & 7)) & 1
                 if k < until and click == 0 and (batch.bits[i, width + (k >> 3)] >> (k & 7)) & 1 == 0:
-                    until = k  # what is below was not seen
+                    until = k  # positions below were not seen
                 clicks[k] = click == 1
                 seen += click
                 at[k] += click

@@ -1,9 +1,9 @@
 """The fold of a ranker of a whole catalogue whose items come and go.
 
-A slate has the indices of its items, and an index that has become free is given to another item. So once items have changed a
-slate also has their ids (``trial.py``). When its answer comes after another change, the fold looks up by these what has become
-of its items: positions above the first one whose item has gone, or has other features than it was shown with, are learned from
-as far as the algorithm can (``Restocking.carried``); everything is counted.
+A slate holds the indices of its items, and a free index is given to another item. So once items have changed, a slate also
+holds their ids (``trial.py``). If its answer comes after another change, the fold looks up its items by id. It learns, as far
+as the algorithm can (``Restocking.carried``), from the positions above the first item that has been removed or has got other
+features since; all clicks are counted.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from recurrank.serving.rounds import GONE
 from recurrank.serving.spec import STREAMS
 
 FORMAT = 200
-"""Of saved folds whose items have changed; others are saved as those of any ranker."""
+"""Format of saved folds whose items have changed; others are saved like any :class:`Fold`."""
 
 
 class RestockingFold(Fold):
@@ -33,7 +33,7 @@ class RestockingFold(Fold):
 
     Attributes:
         stocked: the items.
-        since: the event that gave the item at each index its features; 0 for those that it was made with.
+        since: by index, the event that gave the item its features; 0 for the items that the ranker was created with.
 
     """
 
@@ -43,17 +43,17 @@ class RestockingFold(Fold):
         self, ranker: Restocking, seq: int = 0, stocked: Stocked | None = None, first: FirstStock | None = None
     ) -> None:
         super().__init__(ranker, seq)
-        self._first = first or FirstStock(ranker.catalogue)  # the items of slates that do not have their ids
+        self._first = first or FirstStock(ranker.catalogue)  # the items of slates without ids
         self.stocked = stocked or Stocked(self._first)
         self.since: Ints = np.zeros(len(self.shown), np.int64)
 
     def _fold(self, events: Sequence[Event]) -> None:
         start = 0
-        for place, event in enumerate(events):
+        for i, event in enumerate(events):
             if event.kind in CHANGES and event.seq > self.seq:
-                super()._fold(events[start:place])
+                super()._fold(events[start:i])
                 self._change(event)
-                self.seq, start = event.seq, place + 1
+                self.seq, start = event.seq, i + 1
         super()._fold(events[start:])
 
     def _change(self, event: Event) -> None:
@@ -79,9 +79,9 @@ class RestockingFold(Fold):
         try:
             names = names_in(event.payload, positions, self._first.ids)
         except (IndexError, ValueError):
-            return b"\xff" * size  # items that cannot be
-        places = [index.get(name, -1) for name in names]
-        items = [place if place >= 0 and self.since[place] < event.served else GONE for place in places]
+            return b"\xff" * size  # impossible items: the fold will refuse them
+        indices = [index.get(name, -1) for name in names]
+        items = [i if i >= 0 and self.since[i] < event.served else GONE for i in indices]
         marks = self.ranker.carried(np.frombuffer(words, "<i8", offset=4 * positions).reshape(-1, 2))
         return struct.pack(f"<{positions}i", *items) + marks.astype("<i8").tobytes()
 
@@ -97,13 +97,13 @@ class RestockingFold(Fold):
     def restore(
         cls, state: bytes, first: FirstStock, stock_at: StockAt, streams: int = STREAMS, rollout: RolloutSettings | None = None
     ) -> RestockingFold:
-        """What was saved; ``stock_at`` has the items of that time. ValueError when it was not."""
+        """The fold that was saved; ``stock_at`` returns the items of that time. ValueError for other bytes."""
         try:
             version, seq, counts, shown, clicked, at, tally, saved, *more = msgspec.msgpack.decode(state)
-            if version != FORMAT:  # the items are what they were
+            if version != FORMAT:  # its items never changed
                 fold = cls.load(state, first.origin, streams, rollout)
                 assert isinstance(fold, RestockingFold)
-                # a change of the mode is all that can have happened to it, and that event may have left the log
+                # only its mode can have changed, and that event may have left the log
                 fold.stocked = fold.stocked._replace(seq=fold.experiment.rollout.seq)
                 return fold
             stock, since, *compared = more

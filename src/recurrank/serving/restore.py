@@ -1,6 +1,6 @@
-"""A store from a backup, as it was then or at an event before: the log is cut there, and the rows beside it say the same.
+"""Restore a store from a backup, as of the backup or an earlier event: the log is cut there, and the other rows follow it.
 
-Where that event, or one that served a slate that was open then, has left the log, the archive's events are put back first
+If that event, or one that served a slate that was open then, has left the log, the archive's events are put back first
 (``put_back.py``).
 """
 
@@ -37,8 +37,8 @@ from recurrank.serving.store.sqlite import migrate
 
 
 class Restored(NamedTuple):
-    """What was restored: where, its last event, how many later ones were left out, whether there were keys; and how many
-    events the archive gave.
+    """The restored store: its path, its last event, the number of later events left out, whether it has keys, and the number
+    of events from the archive.
     """
 
     path: Path
@@ -49,12 +49,12 @@ class Restored(NamedTuple):
 
 
 def restore(source: Path, address: str, at: str | None = None, archive: str | None = None) -> Restored:
-    """Make a store from the backup ``source``, whole or not at all; ``at`` is an event or a time, the last to be restored.
+    """Create a store from the backup ``source``, atomically; ``at`` is the last event to be restored, or a time.
 
-    ``archive`` is where the log's archive is, if not where the store says. ValueError, and nothing is made, for what cannot be
-    restored.
+    ``archive`` is the address of the log's archive, by default the one that the store names. Raises ValueError, and creates
+    nothing, if that is impossible.
     """
-    path = _place(source, address)
+    path = _target(source, address)
     partial, put_back = partial_of(path), 0
     remove_partial(path)
     try:
@@ -83,8 +83,8 @@ def restore(source: Path, address: str, at: str | None = None, archive: str | No
     return Restored(path, until, last - until, keys_of(path).is_file(), put_back)
 
 
-def _place(source: Path, address: str) -> Path:
-    """The file to be made; ValueError where nothing can be made."""
+def _target(source: Path, address: str) -> Path:
+    """The file to create; ValueError if that is impossible."""
     if address.startswith(("postgresql://", "postgres://")):
         raise ValueError("store: PostgreSQL has its own ways to restore a database; use pg_restore, see the handbook")
     if not address.startswith(SCHEME):
@@ -123,7 +123,7 @@ def _event(database: sqlite3.Connection, at: str, last: int, floor: Floor, archi
 
 
 def _cut(database: sqlite3.Connection, until: int, floor: Floor, archive: str | None) -> int:
-    """Remove all events after one, and what follows from them; how many events the archive gave."""
+    """Remove all events after ``until`` and their effects; returns the number of events that the archive gave."""
     if archive is None and until <= floor.seq:
         raise ValueError(
             f"at: the log of this backup begins after event {floor.seq}, older ones were dropped; give a later one"
@@ -150,7 +150,7 @@ def _cut(database: sqlite3.Connection, until: int, floor: Floor, archive: str | 
         last = f"SELECT coalesce(max(seq), 0) FROM events WHERE kind IN ({kinds}) AND ranker = ?"
         changed = database.execute(last, (number,)).fetchone()[0] or floor.changes.get(number, 0)
         database.execute("UPDATE rankers SET stock = ? WHERE number = ?", (changed, number))
-        database.execute("DELETE FROM meta WHERE name = ?", (f"items/{number}",))  # the log makes up for it
+        database.execute("DELETE FROM meta WHERE name = ?", (f"items/{number}",))  # the log still has the changes
     database.execute("DELETE FROM meta WHERE name = ?", (CHECKPOINT,))
     link = database.execute("SELECT link FROM events WHERE seq = ?", (until,)).fetchone()[0]
     database.execute(
@@ -162,7 +162,7 @@ def _cut(database: sqlite3.Connection, until: int, floor: Floor, archive: str | 
 
 
 def _check_snapshots(database: sqlite3.Connection, floor: Floor, until: int) -> None:
-    """Where old events were dropped, every ranker needs a snapshot that is old enough."""
+    """If old events were dropped, check that every ranker has a snapshot that is old enough."""
     if floor.seq == 0 or floor.archive is not None:
         return
     query = "SELECT name FROM rankers WHERE NOT deleted AND number NOT IN (SELECT ranker FROM snapshots WHERE seq <= ?)"
@@ -177,12 +177,12 @@ _LATER = "SELECT DISTINCT served FROM events WHERE seq > ? AND served > 0 AND se
 
 
 def _ended_later(database: sqlite3.Connection, until: int) -> list[int]:
-    """Slates that were served up to an event, and reported on or ended after it."""
+    """Slates that were served up to ``until``, and reported on or ended after it."""
     return [served for (served,) in database.execute(_LATER, (until, until))]
 
 
 def _reopen(database: sqlite3.Connection, floor: Floor, until: int) -> None:
-    """Slates that were reported on or ended later: they are as they were."""
+    """Reset the rows of slates that were reported on or ended after ``until``."""
     later = _ended_later(database, until)
     if later and min(later) <= floor.seq:
         raise ValueError(

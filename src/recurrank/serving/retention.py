@@ -1,15 +1,15 @@
-"""Retention: what is older than asked for, and covered by verified snapshots, leaves the log in small steps.
+"""Retention: old events that verified snapshots cover leave the log in small steps.
 
-    newest snapshots are pinned      so that they are there when they are compared
+    newest snapshots are pinned      so that they still exist when they are compared
     a worker process verifies them   (retention_worker.py), and archives the events that they cover
     the floor is raised              one small transaction: from here on the log begins after it
-    the worker lists what may go     below the floor
+    the worker lists what may go     of the events below the floor
     events and rows are removed      a few hundred at a time, with pauses in between
 
-Killed at any point, the next step finds what is left to do. The floor says which events may go; those that stay are said by the
-events themselves (``retention_worker.stays``). Rows of slates whose ranker was deleted are removed here, too.
+After a kill at any point, the next step finds what is left to do. The floor says which events may go; which of these stay
+follows from the events themselves (``retention_worker.stays``). Rows of slates of deleted rankers are removed here, too.
 
-Pauses are in proportion to the work, but end once a quarter as many events were written as have been removed: the log never
+Pauses are proportional to the work, but end once a quarter as many events were written as have been removed: the log never
 grows faster than it shrinks, however busy the machine is.
 """
 
@@ -38,41 +38,41 @@ from recurrank.serving.traces import span
 log = structlog.get_logger("recurrank.service")
 
 PERIOD = 5.0
-"""Seconds between two looks for what may go."""
+"""Seconds between two steps."""
 
 TOGETHER = 256
 """Rows swept in one transaction."""
 
 SHARE = 0.2
-"""Share of the time that removing may take, while few events are written."""
+"""Share of the time spent removing, while few events are written."""
 
 LOOK = 0.002
-"""Seconds between two looks at what was written meanwhile."""
+"""Seconds between two looks at new events during a pause."""
 
 URGENT = 1.5
-"""How many times longer than asked the log is, from which on the worker gives up its low priority."""
+"""Length of the log over what the policy allows, above which the worker runs at normal priority."""
 
 AGAIN = 0.1
-"""Share of the longest window after which events that stayed for their windows are looked at again."""
+"""Share of the longest window after which events that stayed for their windows are surveyed again."""
 
 PATIENCE = 300.0
-"""Seconds that old events may wait for a ranker's snapshot until that counts as a failure."""
+"""Seconds that old events may wait for a ranker's snapshot before that counts as a failure."""
 
 RETRY, LONGEST_RETRY = 60.0, 3600.0
-"""Seconds until what failed is tried again, if there are no new snapshots: at first, and at most; they double every time."""
+"""Seconds until a failed step is retried without new snapshots: the first and the longest delay; it doubles every time."""
 
 DAY = 86_400.0
 
 LEAST = 1_000
-"""Events that are kept at least."""
+"""Smallest number of events that a policy may keep."""
 
 _UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": DAY}
 
 
 class Policy(NamedTuple):
-    """What stays in the log: events of so many seconds, or so many events. ``archive`` is where the others go, if anywhere.
+    """What stays in the log: events of so many seconds, or so many events. ``archive`` is where the others go, if given.
 
-    ``drop``: they go nowhere although older ones went to an archive.
+    ``drop`` says to drop them although older ones went to an archive.
     """
 
     seconds: float | None = None
@@ -82,38 +82,38 @@ class Policy(NamedTuple):
 
 
 def parse(retain: str, archive: str | None = None, drop: bool = False) -> Policy:
-    """``30d``, ``12h``, ``90m`` or ``45s``, or a number of events.
+    """Parse ``30d``, ``12h``, ``90m`` or ``45s``, or a number of events.
 
     >>> parse("12h").seconds, parse("1000000").events
     (43200.0, 1000000)
     """
-    found = re.fullmatch(r"([0-9]+)([smhd]?)", retain)
-    number = int(found[1]) if found else 0
-    if found and found[2] and 0 < number * _UNITS[found[2]] < 100 * 366 * DAY:
-        return Policy(seconds=number * _UNITS[found[2]], archive=archive, drop=drop)
-    if found and not found[2] and LEAST <= number < 2**62:
+    match = re.fullmatch(r"([0-9]+)([smhd]?)", retain)
+    number = int(match[1]) if match else 0
+    if match and match[2] and 0 < number * _UNITS[match[2]] < 100 * 366 * DAY:
+        return Policy(seconds=number * _UNITS[match[2]], archive=archive, drop=drop)
+    if match and not match[2] and LEAST <= number < 2**62:
         return Policy(events=number, archive=archive, drop=drop)
     raise ValueError(f"retain: {retain!r} is not a time such as 30d or 12h, nor a number of events of at least {LEAST:,}")
 
 
 class Retention:
-    """Removes what is old. One thread of a service, or whoever calls :meth:`step`.
+    """Removes old events. Runs in one thread of a service, or in the caller of :meth:`step`.
 
     Args:
         store: the log.
         address: of the store, for the worker.
-        policy: what stays; None where everything does, but for the rows of deleted rankers.
-        work: who verifies and archives; by default a process of its own.
+        policy: what stays; None for everything except the rows of deleted rankers.
+        work: verifies and archives; by default in a separate process.
 
     Attributes:
         failed: why the last step failed; None if it did not.
         floor: the last event that is not in the log any more.
-        removed: events removed by this process.
-        length: of the log, in events or seconds, over what is asked; a little more than 1 where all is well (up to 2 with
-            a day, as whole days are archived), 0 where all stays.
-        looked: when the last step ended well, by the wall clock.
-        size: bytes that the store takes on disk, as of the last look.
-        disk: bytes of the disk that the store's file is on, all and free; None where it is not a file.
+        removed: number of events removed by this process.
+        length: length of the log, in events or seconds, over what the policy allows; normally a little more than 1 (up to 2
+            for one day, as whole days are archived), 0 without a policy.
+        looked: wall clock time of the last successful step.
+        size: size of the store on disk at the last measurement, in bytes.
+        disk: total and free bytes of the disk with the store's file; None if the store is not a file.
 
     """
 
@@ -135,22 +135,22 @@ class Retention:
         self.size, self.length = 0, 0.0
         self.disk: tuple[int, int] | None = None
         self._cleared = -1  # the floor up to which everything is removed
-        self._vain: tuple[int, dict[int, int]] | None = None  # the floor and the snapshots that the worker last had
-        self._again, self._delay = 0.0, RETRY  # when it gets the same again, by the monotonic clock, and how long after that
+        self._vain: tuple[int, dict[int, int]] | None = None  # floor and snapshots of the last order
+        self._again, self._delay = 0.0, RETRY  # when the same order is repeated (monotonic clock), and the next delay
         self._worker = Worker()
         self._work = work or self._work_apart
         self._urgent = False
-        self._waits: tuple[int, float] | None = None  # the ranker whose snapshots old events wait for, and since when
-        self._surveyed = -float("inf")  # when everything below the floor was last looked at, by the monotonic clock
+        self._waits: tuple[int, float] | None = None  # the ranker whose snapshot old events wait for, and since when
+        self._surveyed = -float("inf")  # when all events below the floor were last surveyed (monotonic clock)
         self._thread: threading.Thread | None = None
 
     def start(self, learning: Callable[[], bool]) -> None:
-        """Do it in a thread, while ``learning`` says that this server learns."""
+        """Start a thread that calls :meth:`run`."""
         self._thread = threading.Thread(target=self.run, args=(learning,), name="recurrank-retain", daemon=True)
         self._thread.start()
 
     def run(self, learning: Callable[[], bool]) -> None:
-        """Step after step until it is stopped, while this server learns."""
+        """Run steps until it is stopped, while ``learning`` says that this server learns."""
         while not self.stopping.wait(PERIOD):
             try:
                 self.measure()
@@ -162,7 +162,7 @@ class Retention:
                 self._fails(f"{type(error).__name__}: {error}")
 
     def stop(self) -> None:
-        """End it, and the worker."""
+        """Stop the thread and the worker."""
         self.stopping.set()
         self._worker.stop()
         if self._thread is not None:
@@ -170,7 +170,7 @@ class Retention:
         self._worker.end()
 
     def step(self) -> int:
-        """Remove what may go now; how many events."""
+        """Remove what may go now; returns the number of events."""
         before, floor = self.removed, self._store.floor()
         if floor.seq != self._cleared:
             self._clear(floor)
@@ -185,7 +185,7 @@ class Retention:
                 with span("retention: remove", until=floor.seq):
                     self._clear(floor)
             else:
-                if self._cleared == floor.seq:  # nothing has to go: what failed before has been done
+                if self._cleared == floor.seq:  # nothing is left to remove: earlier failures are resolved
                     self.failed = self._waits = None
         self.floor, self.looked = floor.seq, time.time()
         self._sweep()
@@ -193,7 +193,7 @@ class Retention:
         return self.removed - before
 
     def measure(self) -> None:
-        """Ask how much disk is used: here, since a database that does not answer must not hold up whoever asks for metrics."""
+        """Measure disk usage; done in this thread, so that an unresponsive database does not block requests for metrics."""
         self.size, self.disk = self._store.size(), self._store.disk()
 
     def _fails(self, why: str) -> None:
@@ -204,7 +204,7 @@ class Retention:
     # ------------------------------------------------------------------------------------------------ what may go
 
     def _target(self, floor: Floor) -> int:
-        """The last event that is old enough to go; the floor's where it is not worth a step yet."""
+        """The last event that is old enough to go; the floor's if a step is not worthwhile yet."""
         assert self._policy is not None
         newest, seconds, events = self._store.newest(), self._policy.seconds, self._policy.events
         if events is not None:
@@ -220,7 +220,7 @@ class Retention:
         return min(self._last_before(boundary, floor.seq, newest), newest - 2)  # backups look at the last two
 
     def _last_before(self, boundary: float, low: int, high: int) -> int:
-        """The last event before a time, by bisection: clocks go forward, as good as always."""
+        """The last event before a time, by bisection: clocks almost always go forward."""
         while low < high:
             middle = (low + high + 1) // 2
             found = self._store.lines(middle - 1, high, 1)
@@ -231,21 +231,21 @@ class Retention:
         return low
 
     def _raise(self, floor: Floor, target: int, archive: str | None) -> Floor | None:
-        """Have the worker verify and archive, then raise the floor; None where nothing may go yet."""
+        """Let the worker verify and archive, then raise the floor; None if nothing may go yet."""
         assert self._address is not None
         verified, newest = {}, {}
         for ranker, seq, pin in self._store.pins():
             newest[ranker] = seq
             if pin == Pin.VERIFIED:
                 verified[ranker] = seq
-        self._store.snapshots_wanted = target  # so that there are some that cover what is old
+        self._store.snapshots_wanted = target  # so that snapshots cover the old events
         if (floor.seq, newest) == self._vain and time.monotonic() < self._again:
             self._complain()
-            return None  # the same again would come of it
+            return None  # the same order would fail again
         self._vain, self._again = (floor.seq, newest), time.monotonic() + self._delay
         self._delay = min(2 * self._delay, LONGEST_RETRY)
         if archive is not None:
-            with suppress(ValueError, OSError):  # what cannot be used gets no event: the worker says why
+            with suppress(ValueError, OSError):  # an unusable archive gets no events: the worker says why
                 Archive(archive).check_usable()
                 remember(self._store, archive)
         self._store.pin({ranker: seq for ranker, seq in newest.items() if seq > verified.get(ranker, 0)}, Pin.CANDIDATE)
@@ -266,7 +266,7 @@ class Retention:
         return None if prepared.floor is None else raised
 
     def _complain(self) -> None:
-        """Where old events have waited for a ranker for long: its log cannot be folded, or its snapshots cannot be kept."""
+        """Report if old events have waited long for a ranker: its log cannot be folded, or its snapshots cannot be stored."""
         if self._waits is not None and time.monotonic() - self._waits[1] > PATIENCE:
             self._fails(f"events of ranker number {self._waits[0]} are not covered by a verified snapshot; see /readyz")
 
@@ -274,19 +274,19 @@ class Retention:
         return self._worker.ask(order, self._urgent)
 
     def _items(self, after: int, until: int) -> dict[int, bytes]:
-        """The items at the new floor, of rankers whose items changed below it."""
-        found = {}
+        """By ranker, the items at the new floor, if they changed below it."""
+        items = {}
         for stored in self._store.rankers():
             if LoggedSpec.unpack(stored.config).items_change and self._store.changes(stored.number, after, until):
                 origin = unpack_catalogue(self._store.catalogue(stored.number))
-                found[stored.number] = stocked_at(self._store, stored.number, origin, until).pack()
-        return found
+                items[stored.number] = stocked_at(self._store, stored.number, origin, until).pack()
+        return items
 
     # ------------------------------------------------------------------------------------------------ removing
 
     def _clear(self, floor: Floor) -> None:
-        """Remove what is below the floor and need not stay."""
-        longest = max((LoggedSpec.unpack(one.config).window_seconds for one in self._store.rankers()), default=0.0)
+        """Remove the events below the floor that need not stay."""
+        longest = max((LoggedSpec.unpack(stored.config).window_seconds for stored in self._store.rankers()), default=0.0)
         after, now = self._cleared, time.monotonic()
         if after < 0 or now - self._surveyed > AGAIN * longest:
             after, self._surveyed = 0, now
@@ -317,19 +317,19 @@ class Retention:
         return gone
 
     def _pause(self, seconds: float, events: int) -> None:
-        """After so many seconds of removing so many events."""
+        """Pause after removing so many events in so many seconds."""
         until, written = time.monotonic() + seconds * (1 / SHARE - 1), self._store.noted + events // 4
         while time.monotonic() < until and self._store.noted < written and not self.stopping.wait(LOOK):
             pass
 
     def _sweep(self) -> None:
-        """Remove the rows of slates whose rankers or events are gone."""
+        """Remove the rows of slates whose rankers or events no longer exist."""
         seen, after = self._store.to_sweep(), ""
         while seen is not None and not self.stopping.is_set():
             began = time.monotonic()
-            found = self._store.sweep(after, TOGETHER)
-            if found is None:
+            last = self._store.sweep(after, TOGETHER)
+            if last is None:
                 self._store.swept(seen)
                 return
-            after = found
+            after = last
             self.stopping.wait((time.monotonic() - began) * (1 / SHARE - 1))

@@ -1,4 +1,4 @@
-"""The process of ``retention_worker.py``, as the server has it: begun when it is needed, ended when it has been idle."""
+"""The server's handle on the process of ``retention_worker.py``: started on demand, ended when idle."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from recurrank.serving.retention_worker import Gone, Order, Prepared, Survey, re
 COMMAND = (sys.executable, "-m", "recurrank.serving.retention_worker")
 
 IDLE = 60.0
-"""Seconds without an order after which the process ends: it has the memory of a Python with all rankers' code."""
+"""Seconds without an order after which the process ends, to free the memory of a Python with all rankers loaded."""
 
 POLITE = 10
-"""Niceness, as long as the log is not far longer than it is asked to be."""
+"""Niceness of the process, unless the log is far longer than the policy allows."""
 
 
 class Worker:
@@ -31,7 +31,7 @@ class Worker:
         self._lock = threading.Lock()
 
     def ask(self, order: Order | Survey, urgent: bool = False) -> Prepared | Gone:
-        """What the process answers, or that it died. Where it is urgent, it has the server's own priority."""
+        """The answer of the process, or a fault if it died. Urgent orders run at the server's own priority."""
         process = self._begun(0 if urgent else POLITE)
         answered = b""
         if process is not None and process.stdin is not None and process.stdout is not None:
@@ -48,19 +48,19 @@ class Worker:
         return kind(fault=f"the worker that verifies and archives ended with status {status}")
 
     def rest(self) -> None:
-        """End the process where it has been idle for long."""
+        """End the process if it has been idle for ``IDLE`` seconds."""
         if self._process is not None and time.monotonic() - self._used > IDLE:
             self.end()
 
     def stop(self) -> None:
-        """End the process, whatever it does, and begin no other."""
+        """Kill the process, whatever it is doing, and start no other."""
         with self._lock:
             self._stopped = True
             if self._process is not None:
                 self._process.kill()
 
     def end(self) -> int | None:
-        """End the process; its status, None where there is none."""
+        """End the process; returns its exit status, None if there is no process."""
         with self._lock:
             process, self._process = self._process, None
         if process is None:
@@ -71,7 +71,7 @@ class Worker:
 
     def _begun(self, politeness: int) -> subprocess.Popen[bytes] | None:
         if self._process is not None and (self._politeness != politeness or self._process.poll() is not None):
-            self.end()  # a priority that was given up cannot be had back
+            self.end()  # a process cannot regain a priority that it gave up
         with self._lock:
             if self._process is None and not self._stopped:
                 self._politeness = politeness

@@ -1,13 +1,13 @@
-"""A process that prepares the removal of old events: it reads the store, and writes nothing but the archive.
+"""A process that prepares the removal of old events: it reads the store, and writes only to the archive.
 
-1. *Verify.* For every ranker the log is folded from its last verified snapshot up to a newer one, which has to have the same
-   bytes. Only events that such a snapshot covers may go.
-2. *Archive.* These events, as far as they are old enough, are added to the archive as one step.
-3. *Survey.* Of the events below the floor, those that may be removed are listed.
+1. *Verify.* For every ranker, fold the log from its last verified snapshot up to a newer one, which must have the same bytes.
+   Only events that such a snapshot covers may be removed.
+2. *Archive.* Add these events, as far as they are old enough, to the archive as one step.
+3. *Survey.* List the events below the floor that may be removed.
 
-It is a process of its own, at a low priority, so that none of this takes Python's lock from the requests: in the server, each
-row that is read may have to wait for it. The server (``retention.py``) asks it for one :class:`Order` or :class:`Survey` after
-the other and removes nothing before it has answered.
+It is a separate process, with a low priority, so that it does not compete with requests for Python's lock: in the server, each
+row that is read might have to wait for it. The server (``retention.py``) sends one :class:`Order` or :class:`Survey` after the
+other, and removes nothing before the answer.
 """
 
 from __future__ import annotations
@@ -37,18 +37,18 @@ from recurrank.serving.store import Store, StoreError, open_store
 from recurrank.serving.store.records import Floor, Line, Pin, StoredRanker
 
 TOGETHER = 64
-"""Rankers that are folded in one pass over the log."""
+"""Most rankers that are folded in one pass over the log."""
 
 LARGEST = 5_000_000
-"""Events in one step."""
+"""Most events in one step."""
 
 
 SURVEYED, BATCH = 50_000, 256
-"""Events looked at in one survey, and events that are removed in one transaction."""
+"""Events read in one survey, and events removed in one transaction."""
 
 
 class Order(msgspec.Struct, frozen=True, tag=True):
-    """Archive events up to ``until``; drop them where there is no archive."""
+    """Archive events up to ``until``; drop them if there is no archive."""
 
     store: str
     archive: str | None
@@ -56,9 +56,9 @@ class Order(msgspec.Struct, frozen=True, tag=True):
 
 
 class Prepared(msgspec.Struct, frozen=True):
-    """The new floor, and which snapshots were verified; or why nothing may go.
+    """The new floor and the verified snapshots; or why nothing may be removed.
 
-    ``waits_for``: the ranker whose next event is not covered by a verified snapshot, where that is why there is no new floor.
+    ``waits_for`` is the ranker whose next event is not covered by a verified snapshot, if that is why there is no new floor.
     """
 
     floor: Floor | None = None
@@ -68,21 +68,21 @@ class Prepared(msgspec.Struct, frozen=True):
 
 
 class Survey(msgspec.Struct, frozen=True, tag=True):
-    """List what may be removed after the event ``after``."""
+    """List the events after ``after`` that may be removed."""
 
     store: str
     after: int
 
 
 class Batch(msgspec.Struct, frozen=True):
-    """Events to remove in one transaction, and slates by their ids and the events that served them."""
+    """Events to remove in one transaction, and rows of slates, by their ids and the events that served them."""
 
     events: list[int]
     slates: list[tuple[str, int]]
 
 
 class Gone(msgspec.Struct, frozen=True):
-    """What may be removed up to the event ``last``; ``nameless``: of some slates the events do not say the ids."""
+    """Events up to ``last`` that may be removed; ``nameless`` says that the events of some slates lack their ids."""
 
     last: int = 0
     batches: list[Batch] = []
@@ -91,7 +91,7 @@ class Gone(msgspec.Struct, frozen=True):
 
 
 def prepare(store: Store, order: Order) -> Prepared:
-    """Verify snapshots and archive what they cover. ValueError for what may not go, with the reason."""
+    """Verify snapshots and archive the events they cover. ValueError, with the reason, if nothing may be removed."""
     floor = store.floor()
     verified = _verified(store, floor)
     target = order.until
@@ -116,10 +116,10 @@ def prepare(store: Store, order: Order) -> Prepared:
 
 
 def _verified(store: Store, floor: Floor) -> dict[int, int]:
-    """Rankers, and the event up to which each has a snapshot that equals a replay."""
+    """By ranker, the event of its newest snapshot that equals a replay."""
     rankers = {stored.number: stored for stored in store.rankers()}
-    start = {one.ranker: one.seq for one in store.pins() if one.pin == Pin.VERIFIED and one.ranker in rankers}
-    goal = {one.ranker: one.seq for one in store.pins() if one.pin == Pin.CANDIDATE and one.ranker in rankers}
+    start = {kept.ranker: kept.seq for kept in store.pins() if kept.pin == Pin.VERIFIED and kept.ranker in rankers}
+    goal = {kept.ranker: kept.seq for kept in store.pins() if kept.pin == Pin.CANDIDATE and kept.ranker in rankers}
     waiting = sorted(goal, key=lambda ranker: start.get(ranker, 0))
     for first in range(0, len(waiting), TOGETHER):
         part = {ranker: goal[ranker] for ranker in waiting[first : first + TOGETHER]}
@@ -129,7 +129,7 @@ def _verified(store: Store, floor: Floor) -> dict[int, int]:
 
 
 def _replay(store: Store, floor: Floor, rankers: list[StoredRanker], start: dict[int, int], goal: dict[int, int]) -> None:
-    """Fold the log for these rankers, from one snapshot to another; ValueError where the bytes differ."""
+    """Fold the log for these rankers, from one snapshot to another; ValueError if the bytes differ."""
     folds = {stored.number: _begun(store, stored, start.get(stored.number)) for stored in rankers}
     together, alone = split({number: max(floor.seq, fold.seq) for number, fold in folds.items()})
     for ranker in alone:
@@ -169,9 +169,9 @@ def _begun(store: Store, stored: StoredRanker, seq: int | None) -> Fold:
 
 
 def _agreed(store: Store, archive: Archive, floor: Floor, target: int) -> int:
-    """The event up to which to archive. ValueError where the archive is not one of this log.
+    """The event up to which to archive. ValueError if the archive does not belong to this log.
 
-    Where a step was added and the floor not raised, because a process was killed in between, it is that step's last event.
+    If a process was killed after it added a step and before it raised the floor, it is the last event of that step.
     """
     old = predecessor(store, archive, floor)
     if old is not None:
@@ -181,7 +181,7 @@ def _agreed(store: Store, archive: Archive, floor: Floor, target: int) -> int:
 
 
 class _Step:
-    """The events that go together: covered by snapshots, of one day, and old enough."""
+    """The events of one step: covered by snapshots, of one day, and old enough."""
 
     def __init__(self, store: Store, floor: Floor, verified: dict[int, int], until: int) -> None:
         self._store, self._until = store, until
@@ -189,15 +189,15 @@ class _Step:
         self._verified = verified
         self.last, self.digest, self.changes = floor.seq, floor.digest, dict(floor.changes)
         self.waits_for: int | None = None
-        self.open: dict[int, tuple[Any, ...]] = {}  # slates that are open after the last event: the events that served them
+        self.open: dict[int, tuple[Any, ...]] = {}  # by seq, the events that served slates that are open after the last event
         for seq in floor.open_events():
             self.open |= {row[0]: row for row in store.raw(seq - 1, 1) if row[0] == seq}
 
     def events(self) -> Iterator[tuple[Any, ...]]:
         day: str | None = None
         first = after = self.last
-        while after < self._until and (found := self._store.raw(after, CHUNK)):
-            for row in found:
+        while after < self._until and (rows := self._store.raw(after, CHUNK)):
+            for row in rows:
                 seq, ranker, at = row[0], row[1], row[6]
                 day = day or day_of(at)
                 covered = ranker not in self._living or seq <= self._verified.get(ranker, 0)
@@ -206,7 +206,7 @@ class _Step:
                     return
                 self._follow(row)
                 yield row
-            after = found[-1][0]
+            after = rows[-1][0]
 
     def _follow(self, row: tuple[Any, ...]) -> None:
         seq, ranker, kind, served = row[:4]
@@ -224,9 +224,9 @@ class _Step:
 
 
 def surveyed(store: Store, after: int) -> Gone:
-    """What may be removed among some events after one."""
+    """Survey the events after ``after``."""
     floor, now = store.floor(), time.time()
-    windows = {one.number: LoggedSpec.unpack(one.config).window_seconds for one in store.rankers()}
+    windows = {stored.number: LoggedSpec.unpack(stored.config).window_seconds for stored in store.rankers()}
     lines, opened = store.lines(after, floor.seq, SURVEYED), set(floor.open_events())
     gone = [line for line in lines if not stays(line, opened, windows, now)]
     batches, nameless = [], False
@@ -242,8 +242,8 @@ def surveyed(store: Store, after: int) -> Gone:
 def stays(line: Line, opened: set[int], windows: dict[int, float], now: float) -> bool:
     """Whether an event below the floor stays in the log.
 
-    Those of rankers' lives do, they are few. The event that served a slate stays while the slate was open at the floor, since
-    what ended it is above; and while the slate's window has not passed, so that its id is known when a request is repeated.
+    Events that created or deleted a ranker stay: they are few. The event that served a slate stays if the slate was open at the
+    floor, since it ends above; and while the slate's window is open, so that its id is known if the request is repeated.
     """
     if line.kind == Kind.SERVED:
         return line.seq in opened or (line.ranker in windows and line.at + windows[line.ranker] > now)
@@ -251,7 +251,7 @@ def stays(line: Line, opened: set[int], windows: dict[int, float], now: float) -
 
 
 def answer(asked: Order | Survey) -> Prepared | Gone:
-    """What becomes of an order or a survey."""
+    """Carry out an order or a survey; errors become the fault of the answer."""
     try:
         with closing(open_store(asked.store, read_only=True)) as store:
             return prepare(store, asked) if isinstance(asked, Order) else surveyed(store, asked.after)
@@ -261,14 +261,14 @@ def answer(asked: Order | Survey) -> Prepared | Gone:
 
 
 def main(politeness: int) -> None:
-    """Read orders from standard input, answer on standard output; end when whoever gives the orders does.
+    """Read orders from standard input, answer on standard output; end when the server does.
 
-    What a plugin prints goes to standard error: on standard output it would be taken for an answer.
+    Output of plugins goes to standard error: on standard output it would be taken for an answer.
     """
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
     os.nice(politeness)
-    gc.disable()  # walking over all rows that were read takes a third of the time
+    gc.disable()  # collections walk over all rows read, which takes a third of the time
     load_inherited()
     orders: queue.SimpleQueue[bytes] = queue.SimpleQueue()
     threading.Thread(target=_listen, args=(orders,), daemon=True).start()
@@ -280,21 +280,21 @@ def main(politeness: int) -> None:
 
 
 def _listen(orders: queue.SimpleQueue[bytes]) -> None:
-    """Hand orders on; end at once when the other side is gone: two workers must not write to one archive."""
+    """Queue orders; exit at once when the server is gone: two workers must not write to one archive."""
     while message := read_message(sys.stdin.buffer):
         orders.put(message)
     os._exit(1)
 
 
 def write_message(pipe: IO[bytes], message: Order | Survey | Prepared | Gone) -> None:
-    """A message and, before it, its length."""
+    """Write a message, preceded by its length."""
     packed = msgspec.msgpack.encode(message)
     pipe.write(len(packed).to_bytes(8, "little") + packed)
     pipe.flush()
 
 
 def read_message(pipe: IO[bytes]) -> bytes:
-    """The next message; nothing at the end."""
+    """The next message; empty at the end."""
     length = int.from_bytes(pipe.read(8), "little")
     message = pipe.read(length)
     return message if len(message) == length else b""

@@ -1,6 +1,6 @@
-"""Many rounds in one compiled call: slates drawn ahead, and events folded; compiled once for all rankers.
+"""Many rounds in one compiled call: draw slates ahead, and fold events; compiled once for all rankers.
 
-From Python a round costs tens of microseconds, most of it on the way into compiled code; a request has no more than that.
+A round called from Python costs tens of microseconds, most of them for entering compiled code; a request has no more time.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from recurrank.serving.tally import Tally, tally_round
 
 SERVED, LEARNED, DROPPED = int(Kind.SERVED), int(Kind.LEARNED), int(Kind.DROPPED)
 COUNT_ONLY = 16
-"""Added to the kind of an event that is counted and does not reach the ranker."""
+"""Added to the kind of an event that is counted, but does not reach the ranker."""
 DUE, STRANGE = 1, 2
 GONE = -(1 << 31)
-"""In place of an item that is not there any more, or not as it was shown."""
+"""Stands for an item that was removed, or changed since it was shown."""
 
 
 @loop
@@ -38,10 +38,10 @@ def draw(
     share: float,
     certain: bool,
 ) -> None:
-    """As many slates as ``items`` has rows; ``used`` is how many rows of each one's marks say something.
+    """Draw as many slates as ``items`` has rows; ``used`` gets the number of valid rows of each slate's marks.
 
-    A ``share`` of them is drawn uniformly of all slates of these items of the catalogue. ``certain`` tells that the algorithm
-    draws nothing at random itself, and does not say how probable a slate is that it did not rank.
+    A ``share`` of them is drawn uniformly from all slates of these items of the catalogue. ``certain`` says that the algorithm
+    itself draws nothing at random, and cannot tell the probability of a slate that it did not rank.
     """
     slate, positions = drawn.slate, len(drawn.slate.items)
     for i in range(len(items)):
@@ -71,7 +71,7 @@ def draw(
 
 @inner
 def shuffle(rng: np.random.Generator, slate: Buffer, catalogue: Ints) -> None:
-    """Different items, uniformly; nothing is explored."""
+    """Fill the slate with distinct items, drawn uniformly; no position is marked as explored."""
     for k in range(len(slate.items)):
         again = True
         while again:
@@ -83,7 +83,7 @@ def shuffle(rng: np.random.Generator, slate: Buffer, catalogue: Ints) -> None:
 
 @inner
 def mix(drawn: Round, ranked: Any, catalogue: int, share: float, certain: bool) -> None:
-    """Probabilities of a slate under the algorithm become those under the algorithm and a share of uniform slates."""
+    """Turn the probabilities of a slate under the algorithm into those under its mixture with uniform slates."""
     slate, marginal, given = drawn.slate, drawn.marginal, drawn.given
     same, uniform, own, above = True, share, 1.0 - share, 1.0
     for k in range(len(slate.items)):
@@ -93,7 +93,7 @@ def mix(drawn: Round, ranked: Any, catalogue: int, share: float, certain: bool) 
             marginal[k] = 1.0 if slate.items[k] == ranked[k] else 0.0
             given[k] = 1.0 if same else 0.0
         marginal[k] = share / catalogue + (1 - share) * marginal[k]
-        if own > 0.0:  # given what cannot stand above, nothing is known, and nothing has to be
+        if own > 0.0:  # given impossible items above, it is undefined, and not needed
             own *= given[k]
         given[k] = (uniform + own) / above  # of the items down to here, over those above
         above = uniform + own
@@ -118,11 +118,11 @@ def fold(
     tally: Tally,
     why: Ints,
 ) -> int:
-    """Events from ``start`` on, up to one that makes a decision due or cannot be; how many are done.
+    """Fold events from ``start`` on, until one makes a decision due or is invalid; returns the number of events done.
 
-    ``words`` are the slates of all events, end to end, as 32-bit numbers: items, then marks, two words per number; ``ends``
-    is where each one's end. ``bits`` has one row per event: a bit per position clicked, then one per position seen. ``why``
-    says why it stopped before the end. From an item that is GONE on, an answer is counted and teaches nothing.
+    ``words`` are the slates of all events, concatenated, as 32-bit numbers: items, then marks, two words per number; ``ends``
+    are the ends of the slates. ``bits`` has one row per event: a bit per position clicked, then one per position seen. ``why``
+    gets the reason to stop before the end. From the first GONE item on, an answer is counted but teaches nothing.
     """
     slate, positions, why[0] = answer.slate, len(answer.clicks), 0
     for i in range(start, len(kinds)):
@@ -153,14 +153,14 @@ def fold(
             seen, until, width = 0, positions, bits.shape[1] // 2
             for k in range(positions):
                 click = (bits[i, k >> 3] >> (k & 7)) & 1
-                there = click | ((bits[i, width + (k >> 3)] >> (k & 7)) & 1)
-                if (there == 0 or slate.items[k] == GONE) and k < until:
-                    until = k  # what is below was not seen, or nobody knows in which order
+                visible = click | ((bits[i, width + (k >> 3)] >> (k & 7)) & 1)
+                if (visible == 0 or slate.items[k] == GONE) and k < until:
+                    until = k  # positions below were not seen, or in an unknown order
                 answer.clicks[k] = click == 1
                 seen += click
                 at[k] += click
                 if slate.items[k] != GONE:
-                    shown[slate.items[k]] += there
+                    shown[slate.items[k]] += visible
                     clicked[slate.items[k]] += click
             tally_round(tally, counts[1], seen, slate.items)
             counts[1] += 1

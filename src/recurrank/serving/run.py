@@ -1,4 +1,4 @@
-"""A server that runs until it is told to stop, and then drains within ten seconds, whatever the store does."""
+"""Run a server until it is told to stop; it then drains within ten seconds, whatever the store does."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from recurrank.serving.traces import traced
 log = structlog.get_logger("recurrank.run")
 
 DRAIN, END = 5, 9.0
-"""Seconds after SIGTERM or Ctrl-C: that requests may take, and after which the process ends whatever it is doing."""
+"""Seconds after SIGTERM or Ctrl-C that requests may still take, and after which the process ends in any case."""
 
 
 def serve(
@@ -38,7 +38,7 @@ def serve(
     pages: Pages | None = None,
     crowd: Crowd | None = None,
 ) -> None:
-    """Run until SIGTERM or SIGINT. ``ready`` is called with the address once it listens."""
+    """Run until SIGTERM or SIGINT. ``ready`` is called with the address once the server listens."""
     log_as_json()
     with traced(make_app(service, keys, limits, pages)) as app:
         _serve(app, host, port, ready, pages, Connections(crowd or Crowd()))
@@ -60,7 +60,7 @@ def _serve(app: Any, host: str, port: int, ready: Callable[[str], None], pages: 
         ws="none",
         http=connections.protocol(),
     )
-    # uvicorn raises a signal again once it has drained; by then it has done its work
+    # uvicorn raises the signal again once it has drained; it must have no effect then
     before = {number: signal.signal(number, lambda *_: None) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         with (
@@ -78,7 +78,7 @@ def _serve(app: Any, host: str, port: int, ready: Callable[[str], None], pages: 
 
 
 class _Server(uvicorn.Server):
-    """uvicorn's, that says when and where it listens."""
+    """uvicorn's server, which also reports when and where it listens."""
 
     def __init__(self, config: uvicorn.Config, ready: Callable[[str], None], pages: Pages | None) -> None:
         super().__init__(config)
@@ -88,7 +88,7 @@ class _Server(uvicorn.Server):
     async def startup(self, sockets: list[object] | None = None) -> None:  # type: ignore[override]
         try:
             await super().startup(sockets=sockets)  # type: ignore[arg-type]
-        except SystemExit:  # how uvicorn says that it cannot bind; it has logged why
+        except SystemExit:  # uvicorn cannot bind, and has logged why
             self.should_exit = True
             return
         if self.started:
@@ -107,12 +107,12 @@ class _Server(uvicorn.Server):
 
     async def shutdown(self, sockets: list[object] | None = None) -> None:  # type: ignore[override]
         if self._pages is not None:
-            self._pages.stop()  # streams have no end of their own
+            self._pages.stop()  # streams do not end by themselves
         self.config.app.stop()  # type: ignore[union-attr]
         await super().shutdown(sockets=sockets)  # type: ignore[arg-type]
 
 
 def _end() -> None:
-    """A store or a client that does not let go must not keep the process: what was acknowledged is on disk."""
+    """End the process although a store or a client still blocks it: everything acknowledged is on disk."""
     log.error("stopped before everything had ended; nothing that was acknowledged is lost", seconds=END)
     os._exit(1)

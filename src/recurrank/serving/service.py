@@ -1,12 +1,12 @@
-"""The service: rankers by name, slates by id, feedback as it comes. No HTTP in here.
+"""The service: rankers by name, slates by id, feedback as it arrives; independent of HTTP.
 
 Four parts, each with its own state:
 
-- A *request* ranks with a hosted ranker's view (``hosted.py``) and hands what it wants written to the committer
-  (``commit.py``), which answers when it is on disk. It changes nothing else: one that could not be written has not happened.
-- The *registry* (``registry.py``) has the rankers.
-- The *learner* (``learner.py``), a thread, reads the log and folds it into them.
-- The *store* decides in its transactions what becomes of a slate (``store/base.py``).
+- A *request* ranks with a hosted ranker's view (``hosted.py``) and passes its operations to the committer (``commit.py``),
+  which answers when they are on disk. It changes nothing else: a request that could not be written has no effect.
+- The *registry* (``registry.py``) holds the rankers.
+- The *learner* (``learner.py``), a thread, folds the log into the rankers.
+- The *store* decides in its transactions what becomes of each slate (``store/base.py``).
 """
 
 from __future__ import annotations
@@ -47,19 +47,19 @@ __all__ = ["Conflict", "NotFound", "Ranked", "Service", "Settings", "Unavailable
 log = structlog.get_logger("recurrank.service")
 
 CLOSE = 2.5
-"""Seconds that closing may take. What is not folded by then is folded at the next start: the log has it."""
+"""Most seconds that closing takes. The next start folds what is not folded by then."""
 
 
 CHANGED = 8
-"""How often a slate is drawn anew because items changed before it was written."""
+"""Most times that a slate is drawn again because items changed before it was written."""
 
 
 STOCK = 256 << 20
-"""Bytes of the features of all items of a ranker of requests."""
+"""Most bytes of the features of all items of a ranker whose items change."""
 
 
 class ItemsChanged(NamedTuple):
-    """The last event that changed the items, how many there are, and how many were added, changed and removed."""
+    """The last event that changed the items, their number, and how many were added, changed and removed."""
 
     version: int
     items: int
@@ -69,7 +69,7 @@ class ItemsChanged(NamedTuple):
 
 
 class _Drawing(NamedTuple):
-    """The event up to which a slate knows the log, and what it shows, if that is known; or why there is none.
+    """The last event known to the view that drew a slate, and the shown ids, if known; or the error of a refused request.
 
     ``changed`` is the last change of items, rules or mode before that.
     """
@@ -81,11 +81,11 @@ class _Drawing(NamedTuple):
 
 
 class Ranked(NamedTuple):
-    """A slate to show: its id, the items' ids in order, and the event up to which the ranking knows the log.
+    """A slate to show: its id, the items' ids in order, and the last event that the ranking takes into account.
 
-    ``propensity`` and ``joint`` are how probable each item was at its position and the whole slate, where
-    that was asked for and the algorithm can say. ``arm`` is whose order it is, in an experiment, and ``would_show`` what the
-    ranker would have shown, in shadow mode.
+    ``propensity`` and ``joint`` are the probabilities of each item at its position and of the whole slate, if they were asked
+    for and the algorithm knows them. ``arm`` is whose order it is, in an experiment, and ``would_show`` what the ranker would
+    have shown, in shadow mode.
     """
 
     slate: str
@@ -98,22 +98,22 @@ class Ranked(NamedTuple):
 
 
 class Service:
-    """Rankers over a store. Safe to call from several threads; ``close`` writes what is waiting.
+    """Rankers over a store. Thread-safe; ``close`` writes waiting operations.
 
     Args:
-        store: where the log is kept.
-        clock: where time comes from; the machine's by default.
-        seed: of the slates' random choices; by default from the system.
-        settings: how often things happen.
+        store: the store with the log.
+        clock: the source of time, by default the machine's.
+        seed: of the slates' random choices, by default from the system.
+        settings: how often the learner acts.
         start: whether the learner runs in a thread; otherwise call :meth:`step`.
-        wait: whether to wait until all rankers are restored; otherwise they become available one after the other.
-        retention: what removes old events; by default nothing is old.
+        wait: whether to wait until all rankers are restored; otherwise they become available one by one.
+        retention: removes old events; by default all events stay.
 
     Attributes:
         registry: the rankers.
-        learner: what learns.
-        committer: what writes.
-        reported: reports of this process, by status.
+        learner: folds the log.
+        committer: writes operations.
+        reported: number of reports to this process, by status.
 
     """
 
@@ -149,19 +149,19 @@ class Service:
             self.retention.start(lambda: self.learner.learning)
 
     def create(self, name: str, spec: RankerSpec, catalogue: Catalogue) -> bool:
-        """A new ranker; True if it is new, False if the same one existed. Conflict when the name is another one's."""
+        """Create a ranker; True if it is new, False if the same one existed. Conflict if another ranker has the name."""
         return self.registry.create(name, spec, catalogue)
 
     def delete(self, name: str) -> None:
-        """Forget a ranker; its events stay in the log."""
+        """Delete a ranker; its events stay in the log."""
         self.registry.delete(name)
 
     def hosted(self, name: str) -> HostedRanker:
-        """The ranker of that name; NotFound when there is none."""
+        """The ranker of that name; NotFound if there is none."""
         return self.registry.get(name)
 
     def names(self) -> list[str]:
-        """All rankers' names, in order."""
+        """The names of all rankers, sorted."""
         return self.registry.names()
 
     def rank(self, name: str, slate: str | None = None, propensity: bool = False, asked: Asked | None = None) -> Ranked:
@@ -187,9 +187,9 @@ class Service:
         raise _restless(name)
 
     def change_items(self, name: str, wanted: Wanted) -> ItemsChanged:
-        """Add, change and remove items, durably. Once this returns no server serves a slate with an item that was removed.
+        """Add, change and remove items, durably. Once this returns, no server serves a slate with a removed item.
 
-        What is so already is left as it is. ValueError, and no change at all, for what cannot be done.
+        Changes that are already done have no effect. Raises ValueError, and changes nothing, if a change is impossible.
         """
         hosted = self._with_stock(name)
         with hosted.changing:
@@ -197,52 +197,52 @@ class Service:
 
     def _change_items(self, hosted: HostedStock, wanted: Wanted) -> ItemsChanged:
         for _ in range(CHANGED):
-            known = self._newest(hosted)
-            changes = needed(known.stock, wanted)
-            stock = changed(known.stock, changes)
+            stocked = self._newest(hosted)
+            changes = needed(stocked.stock, wanted)
+            stock = changed(stocked.stock, changes)
             if stock.features.nbytes > STOCK:
                 raise ValueError(f"items: {stock.features.nbytes >> 20:,} MB with these; at most {STOCK >> 20:,} are taken")
             done = len(stock), len(changes.add), len(changes.change), len(changes.remove)
             if changes.empty:
-                return ItemsChanged(known.seq, *done)
-            view = hosted.changed_to(stock)  # before anything is written: it says what will not do, and takes its time
-            if seq := self._change(hosted, Kind.ITEMS, msgspec.msgpack.encode(changes), known.seq):
-                hosted.take(Stocked(stock, known.rules, seq, seq), view)
+                return ItemsChanged(stocked.seq, *done)
+            view = hosted.changed_to(stock)  # before anything is written: it refuses invalid items, and is slow
+            if seq := self._change(hosted, Kind.ITEMS, msgspec.msgpack.encode(changes), stocked.seq):
+                hosted.take(Stocked(stock, stocked.rules, seq, seq), view)
                 return ItemsChanged(seq, *done)
             self._catch_up(hosted)
         raise _restless(hosted.stored.name)
 
     def set_rules(self, name: str, rules: SlateRules) -> int:
-        """Replace the rules of all slates of a ranker of requests; the event that did it. They hold once this returns."""
+        """Replace the rules of all slates of a ranker of requests; returns the event. They hold once this returns."""
         hosted = self._of_requests(name)
         for position in rules.pin:
             if not 0 <= position < hosted.spec.positions:
                 raise ValueError(f"pin: {position} is not a position; give one from 0 to {hosted.spec.positions - 1}")
         distinct("pin", list(rules.pin.values()))
         for _ in range(CHANGED):
-            known = self._newest(hosted)
-            if rules == known.rules:
-                return known.seq
-            if seq := self._change(hosted, Kind.RULES, msgspec.msgpack.encode(rules), known.seq):
-                hosted.take(known._replace(rules=rules, seq=seq))
+            stocked = self._newest(hosted)
+            if rules == stocked.rules:
+                return stocked.seq
+            if seq := self._change(hosted, Kind.RULES, msgspec.msgpack.encode(rules), stocked.seq):
+                hosted.take(stocked._replace(rules=rules, seq=seq))
                 return seq
             self._catch_up(hosted)
         raise _restless(name)
 
     def set_rollout(self, name: str, change: Callable[[Rollout], RolloutSettings], release: bool = False) -> Rollout:
-        """Set a ranker's mode to what ``change`` makes of the present one, durably.
+        """Set a ranker's mode to what ``change`` returns for the current one, durably.
 
-        Once this returns every server draws slates in this mode. A change releases a brake that has stopped the ranker; what is
-        so already is left as it is, a stop included, unless it is to ``release`` that.
+        Once this returns, every server draws slates in this mode. A change releases a brake that has stopped the ranker. If the
+        mode stays the same nothing happens, and a stop remains, unless ``release`` is set.
         """
         hosted = self.registry.sound(name)
         for _ in range(CHANGED):
             if self.store.shared:
                 self._catch_up(hosted)
-            known, after = hosted.mode, hosted.changed
-            settings = change(known)
-            if settings == known.settings and not (release and known.stopped is not None):
-                return known
+            rollout, after = hosted.mode, hosted.changed
+            settings = change(rollout)
+            if settings == rollout.settings and not (release and rollout.stopped is not None):
+                return rollout
             if seq := self._change(hosted, Kind.ROLLOUT, turned(settings), after):
                 hosted.take_changes([Event(seq, hosted.stored.number, int(Kind.ROLLOUT), 0, b"", turned(settings), 0.0)])
                 return hosted.mode
@@ -250,15 +250,15 @@ class Service:
         raise _restless(name)
 
     def release(self, name: str) -> Rollout:
-        """Let a ranker that the brake has stopped go on, with a new comparison. One that was not stopped stays as it is."""
+        """Release the brake: a stopped ranker goes on, with a new comparison. No effect on a ranker that was not stopped."""
         return self.set_rollout(name, lambda known: known.settings, release=True)
 
     def stocked(self, name: str) -> Stocked:
-        """The items and rules of a ranker, as they are now. Conflict for one whose items stay as they are."""
+        """The current items and rules of a ranker. Conflict for one whose items cannot change."""
         return self._newest(self._with_stock(name))
 
     def rules(self, name: str) -> Stocked:
-        """The same; Conflict for a ranker that takes no rules."""
+        """:meth:`stocked`; Conflict for a ranker that takes no rules."""
         return self._newest(self._of_requests(name))
 
     def _with_stock(self, name: str) -> HostedStock:
@@ -274,17 +274,17 @@ class Service:
         return hosted
 
     def _newest(self, hosted: HostedStock) -> Stocked:
-        """The items and rules as they are now, whichever server changed them."""
+        """The current items and rules, including changes by other servers."""
         if self.store.shared:
             self._catch_up(hosted)
         return hosted.stocked
 
     def _catch_up(self, hosted: HostedRanker) -> None:
-        """Take in changes that are in the log and not here yet."""
+        """Apply changes that are in the log, but not here yet."""
         hosted.take_changes(self.store.changes(hosted.stored.number, hosted.changed))
 
     def _change(self, hosted: HostedRanker, kind: Kind, payload: bytes, after: int) -> int:
-        """The event of a change; 0 where another change came first."""
+        """Write a change; returns its event, 0 if another change came first."""
         [done] = self.committer.submit([Change(hosted.stored.number, kind, payload, after)])
         if done.gone:
             raise NotFound(f"name: unknown ranker {hosted.stored.name!r}")
@@ -299,11 +299,11 @@ class Service:
         return self._counted(await self.committer.submit_async(list(reports))) if reports else []
 
     def step(self) -> int:
-        """One step of the learner, where it has no thread; how many events were folded."""
+        """Run one step of the learner, if it has no thread; returns the number of events folded."""
         return self.learner.step()
 
     def status(self, name: str) -> dict[str, Any]:
-        """What is known about a ranker, for people and dashboards."""
+        """The status of a ranker, for people and dashboards."""
         return status_of(self.hosted(name))
 
     def experiment(self, name: str) -> dict[str, Any]:
@@ -311,17 +311,17 @@ class Service:
         return experiment_of(self.hosted(name))
 
     def lag(self) -> int:
-        """How many events were written and not folded yet, as far as this process knows: it does not ask the store."""
+        """Number of events written but not folded yet, as far as this process knows without asking the store."""
         return max(0, self.store.noted - self.learner.seq)
 
     def trouble(self) -> str | None:
-        """Why this server can neither rank nor take feedback now; None when it can."""
+        """Why this server can neither rank nor take feedback now; None if it can."""
         return self.committer.failed or (self.learner.failed if self.learner.store_failed else None)
 
     def close(self) -> None:
-        """Write what is waiting, keep snapshots of what was folded, close the store. Idempotent.
+        """Write waiting operations, take snapshots, close the store. Idempotent.
 
-        It ends within a few seconds whatever the store does. Events that are not folded yet are folded at the next start.
+        Returns within a few seconds, whatever the store does. The next start folds events that are not folded yet.
         """
         if self._closed:
             return
@@ -348,13 +348,13 @@ class Service:
         except ValueError as error:
             if slate is None and not self.store.shared:
                 raise
-            # It may be there already, drawn when the request was in order: served before everything, this finds it or nothing.
+            # The slate may exist already, from when the request was valid: this operation, always stale, only finds it.
             refused = _Drawing(hosted.fold.seq, refused=error, changed=changed)
             return hosted, Serve(called, hosted.stored.number, b"", -1), refused
         return hosted, Serve(called, hosted.stored.number, payload, stock), _Drawing(version, names)
 
     def _renew_items(self, hosted: HostedRanker, drawn: _Drawing) -> None:
-        """Another server has changed the items, rules or mode, or this one a moment ago."""
+        """Catch up: another server has changed the items, rules or mode, or this one a moment ago."""
         if self.store.shared or drawn.refused is None:
             self._catch_up(hosted)
         if drawn.refused is not None and hosted.changed == drawn.changed:
@@ -368,11 +368,11 @@ class Service:
                 raise NotFound(f"name: unknown ranker {hosted.stored.name!r}")
             raise Conflict(f"slate: {operation.slate!r} is a slate of another ranker; choose another id")
         chances = unpack_chances(payload, hosted.spec.positions)[:2] if propensity else (None, None)
-        names = drawn.names if payload is operation.payload else None  # the slate may have been there already
+        names = drawn.names if payload is operation.payload else None  # otherwise the slate existed already
         if names is None:
             names = hosted.names(payload)
-        beside = trial_of(payload)
-        return Ranked(operation.slate, names, drawn.version, *chances, beside.arm, beside.would_show)
+        trial = trial_of(payload)
+        return Ranked(operation.slate, names, drawn.version, *chances, trial.arm, trial.would_show)
 
     def _counted(self, statuses: list[str]) -> list[str]:
         self.reported.update(statuses)

@@ -1,4 +1,4 @@
-"""What a ranker is asked to be: one specification for JSON bodies, queries, the log, the demo and the form."""
+"""The specification of a ranker, shared by JSON bodies, queries, the log, the demo and the form."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from recurrank.rankers.restocking import Restocking
 from recurrank.serving.experiment import RolloutSettings
 
 STREAMS = RULES
-"""How rankers that are made now derive their random stream and decide (``LoggedSpec.streams``)."""
+"""How new rankers derive their random stream and decide (``LoggedSpec.streams``)."""
 
 _OWN_FIELDS = ("name", "features", "positions", "rounds", "seed", "dim")
-"""What every ranker is made of: fields of their own, not options."""
+"""Arguments of every ranker that are fields of the specification, not options."""
 
 LARGEST = 64 << 20
-"""Bytes that one segment of a ranker of requests may take: they grow with the squares of positions and features."""
+"""Most bytes of one segment of a ranker of requests; they grow with the squares of positions and features."""
 
 
 class RankerSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The settings of a ranker; its catalogue comes beside it. The order of the fields is in the log's digests."""
+    """The settings of a ranker, without its catalogue. The order of the fields is in the log's digests."""
 
     algorithm: Annotated[str, Meta(max_length=64, description="see `recurrank rankers`")] = DEFAULT
     positions: Annotated[int, Meta(ge=1, le=1000, description="K, how many items a slate shows")]
@@ -67,11 +67,11 @@ class RankerSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
         return kind is not None and issubclass(kind, RequestRanker | Restocking)
 
     def plain(self) -> RankerSpec:
-        """Only the settings, whatever a subclass adds."""
+        """Only the settings, without the fields of subclasses."""
         return RankerSpec(**{name: getattr(self, name) for name in RankerSpec.__struct_fields__})
 
     def check_size(self, dim: int) -> None:
-        """ValueError for a ranker of requests, with items of so many features, that would take too much memory."""
+        """Raise ValueError for a ranker of requests that would take too much memory with items of ``dim`` features."""
         if self.takes_requests:
             context = self.options.get("context", 0)
             visitor = context if isinstance(context, int) and 0 <= context <= 10_000 else 0
@@ -84,7 +84,7 @@ class RankerSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
                 )
 
     def check_served(self) -> None:
-        """ValueError for a ranker that a service does not offer."""
+        """Raise ValueError for a ranker that a service does not offer."""
         for name in self.options:
             if name in _OWN_FIELDS:
                 raise ValueError(f"options: {name!r} is not an option of the algorithm; give it beside the options")
@@ -102,39 +102,39 @@ class RankerSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
 
 class LoggedSpec(RankerSpec, frozen=True, kw_only=True, forbid_unknown_fields=False):
-    """A specification as the log has it.
+    """A specification as it is logged.
 
     ``streams`` is how the ranker's random stream follows from its seed: ``STREAMS`` by name (``seeds.py``), 1 in version 0.1.0.
-    It is also the version of the rules by which the ranker decides (``rankers.ranker.RULES``).
+    It also is the version of the rules by which the ranker decides (``rankers.ranker.RULES``).
     """
 
     streams: int = 1
 
     @classmethod
     def of(cls, spec: RankerSpec) -> LoggedSpec:
-        """What the log will have of a new ranker; ValueError for a specification that it could not be read as."""
+        """The specification of a new ranker as it will be logged; ValueError if it could not be read back."""
         try:
             return msgspec.convert({**msgspec.to_builtins(spec), "streams": STREAMS}, cls)
         except msgspec.ValidationError as error:
             raise ValueError(f"spec: {error}") from error
 
     def pack(self) -> bytes:
-        """As bytes, the same for the same specification; without ``streams`` as version 0.1.0 wrote it."""
+        """The specification as bytes, equal for equal ones; without ``streams`` if it is 1, as version 0.1.0 wrote it."""
         fields = msgspec.to_builtins(self.plain() if self.streams == 1 else self, order="deterministic")
         if not self.explore_uniform:
-            del fields["explore_uniform"]  # logs of the time before it have none
+            del fields["explore_uniform"]  # older logs have no such field
         if self.dim is None:
-            del fields["dim"]  # the same
+            del fields["dim"]  # as above
         if self.rollout is None:
             del fields["rollout"]
         return msgspec.json.encode(fields)
 
     @classmethod
     def unpack(cls, stored: bytes) -> LoggedSpec:
-        """What was packed."""
+        """The specification that was packed."""
         return msgspec.json.decode(stored, type=cls)
 
     def digests(self, catalogue: Catalogue) -> list[str]:
-        """What tells whether a repeated request is the same: its digest as this version stores it, and as version 0.1.0 did."""
+        """Digests that recognise a repeated request: as this version stores it, and as version 0.1.0 did."""
         versions = (self, msgspec.structs.replace(self, streams=1))
-        return [hashlib.sha256(one.pack() + catalogue.fingerprint.encode()).hexdigest() for one in versions]
+        return [hashlib.sha256(spec.pack() + catalogue.fingerprint.encode()).hexdigest() for spec in versions]

@@ -1,4 +1,4 @@
-"""What a ranker's state says to people: progress, counts, and the items that lead, with intervals."""
+"""A ranker's status for people: progress, counts, and the leading items with intervals."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ if TYPE_CHECKING:
     from recurrank.serving.hosted import HostedRanker
 
 BEST = 10
-Z = 1.959963984540054  # of a 95 % interval
+Z = 1.959963984540054  # normal quantile of a 95 % interval
 
 
 def status_of(hosted: HostedRanker) -> dict[str, Any]:
-    """All numbers are of the slates that were learned from."""
+    """The status of a ranker; all numbers are over the slates that were learned from."""
     with hosted.folding:
         fold, config = hosted.fold, hosted.spec
         learned = fold.counts["learned"]
-        known = fold.ranker.knowledge()
-        leading = known.leaders
+        knowledge = fold.ranker.knowledge()
+        leading = knowledge.leaders
         if leading is None:
             leading = np.argsort(-(fold.clicked / np.maximum(fold.shown, 1)), kind="stable").tolist()
         return {
@@ -40,21 +40,21 @@ def status_of(hosted: HostedRanker) -> dict[str, Any]:
             "open": len(hosted.open),
             "click_rate": fold.counts["clicks"] / learned if learned else None,
             "click_rate_by_position": [int(clicks) / learned for clicks in fold.at] if learned else None,
-            "blocks": None if known.blocks is None else [_block(block) for block in known.blocks],
+            "blocks": None if knowledge.blocks is None else [_block(block) for block in knowledge.blocks],
             "best": [_item(hosted, item) for item in leading[:BEST]],
-            "requests": requests_of(hosted, known),
+            "requests": requests_of(hosted, knowledge),
         }
 
 
-def requests_of(hosted: HostedRanker, known: Knowledge) -> dict[str, Any] | None:
-    """What a ranker of requests believes about features and examination, whether its guard is on, and what it is asked."""
+def requests_of(hosted: HostedRanker, knowledge: Knowledge) -> dict[str, Any] | None:
+    """What a ranker of requests believes about features and examination, its guard, and its mean number of candidates."""
     fold = hosted.fold
-    if known.coefficients is None or not isinstance(fold, RequestFold):
+    if knowledge.coefficients is None or not isinstance(fold, RequestFold):
         return None
     return {
-        "coefficients": [one._asdict() for one in known.coefficients],
-        "examination": [one._asdict() for one in known.examination or []],
-        "guard": list(known.guard or ()),
+        "coefficients": [coefficient._asdict() for coefficient in knowledge.coefficients],
+        "examination": [row._asdict() for row in knowledge.examination or []],
+        "guard": list(knowledge.guard or ()),
         "candidates": fold.candidates / fold.counts["served"] if fold.counts["served"] else None,
     }
 

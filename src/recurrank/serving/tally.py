@@ -1,12 +1,12 @@
-"""What is counted of a ranker's rounds beside what it learns: how clicks went over time, in memory that does not grow.
+"""Counts over a ranker's rounds that the ranker itself does not keep: clicks over time, in constant memory.
 
-| what                                   | how                                                                        |
+| count                                  | how it is kept                                                             |
 |----------------------------------------|----------------------------------------------------------------------------|
-| clicks over time                       | at most ``BINS`` bins of equal width; when they are full, two become one   |
+| clicks over time                       | at most ``BINS`` bins of equal width; full bins are merged in pairs        |
 | clicks per slate at the start, and now   | the first ``SPAN`` rounds, and the last ``SPAN``, each exactly             |
-| what the last slates showed            | the last ``SLATES`` of them                                                |
+| items of the last slates               | the last ``SLATES`` slates                                                 |
 
-A round is a slate that was learned from. Like all of a fold, the same events give the same bytes.
+A round is a slate that was learned from. As everywhere in a fold, the same events give the same bytes.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ class Tally(NamedTuple):
     bins: Ints  # (BINS,) clicks
     width: Ints  # (1,) rounds per bin
     early: Ints  # (1,) clicks in the first SPAN rounds
-    late: Ints  # (SPAN,) clicks in each of the last SPAN rounds, round and round
-    slates: Any  # (SLATES, K) int32, the items of the last rounds, round and round
+    late: Ints  # (SPAN,) clicks in each of the last SPAN rounds, a ring buffer
+    slates: Any  # (SLATES, K) int32, the items of the last rounds, a ring buffer
 
     @staticmethod
     def empty(positions: int) -> Tally:
@@ -43,34 +43,34 @@ class Tally(NamedTuple):
         )
 
     def pack(self) -> list[bytes]:
-        """All of it as bytes."""
+        """The counts as bytes."""
         return [part.astype("<i4").tobytes() if part is self.slates else part.astype("<i8").tobytes() for part in self]
 
     @staticmethod
     def unpack(packed: Sequence[bytes], positions: int) -> Tally:
-        """What was packed; ValueError when it was not."""
+        """The counts that were packed; ValueError for other bytes."""
         like = Tally.empty(positions)
         parts = [np.frombuffer(part, "<i4" if old is like.slates else "<i8") for part, old in zip(packed, like, strict=True)]
         return Tally(*(part.astype(old.dtype).reshape(old.shape) for part, old in zip(parts, like, strict=True)))
 
     def rates(self, rounds: int) -> tuple[float | None, float | None]:
-        """Clicks per slate in the first SPAN rounds and in the last; None before there is any."""
-        known = min(rounds, SPAN)
-        return (int(self.early[0]) / known, int(self.late.sum()) / known) if known else (None, None)
+        """Clicks per slate in the first SPAN rounds and in the last SPAN; None before the first round."""
+        count = min(rounds, SPAN)
+        return (int(self.early[0]) / count, int(self.late.sum()) / count) if count else (None, None)
 
     def margin(self, rounds: int) -> float | None:
-        """Half of the 95 % interval of the clicks per slate in the last SPAN rounds; None before there are two."""
-        known = min(rounds, SPAN)
-        return 1.96 * float(np.std(self.late[:known], ddof=1)) / math.sqrt(known) if known > 1 else None
+        """Half of the 95 % interval of the clicks per slate in the last SPAN rounds; None before the second."""
+        count = min(rounds, SPAN)
+        return 1.96 * float(np.std(self.late[:count], ddof=1)) / math.sqrt(count) if count > 1 else None
 
     def curve(self, rounds: int) -> tuple[int, list[int], int]:
-        """The bins' width, their clicks, and how many rounds are in the last one."""
+        """The width of the bins, their clicks, and the number of rounds in the last one."""
         width = int(self.width[0])
         used = -(-rounds // width)
         return width, self.bins[:used].tolist(), rounds - (used - 1) * width if used else 0
 
     def last_slates(self, rounds: int) -> Any:
-        """The last slates, one row each, in no order."""
+        """The last slates, one row each, in no particular order."""
         return self.slates[: min(rounds, SLATES)]
 
 
@@ -83,12 +83,12 @@ def tally_round(tally: Tally, number: int, seen: int, items: Ints) -> None:
     row = number % SLATES
     for k in range(len(items)):
         tally.slates[row, k] = items[k]
-    place = number // tally.width[0]
-    if place >= BINS:
+    b = number // tally.width[0]
+    if b >= BINS:
         for i in range(BINS // 2):
             tally.bins[i] = tally.bins[2 * i] + tally.bins[2 * i + 1]
         for i in range(BINS // 2, BINS):
             tally.bins[i] = 0
         tally.width[0] *= 2
-        place = BINS // 2
-    tally.bins[place] += seen
+        b = BINS // 2
+    tally.bins[b] += seen

@@ -1,7 +1,7 @@
-"""Traces for OpenTelemetry, an extra: off unless ``recurrank[otel]`` is installed and the ``OTEL_*`` variables ask for it.
+"""Traces for OpenTelemetry, off unless ``recurrank[otel]`` is installed and the ``OTEL_*`` variables ask for them.
 
-Spans are made for requests (:class:`Traced`), transactions, learning, snapshots and retention (:func:`span`). While traces are
-off the application is not wrapped at all, and a span costs a fraction of a microsecond per transaction, not per request.
+Spans cover requests (:class:`Traced`), transactions, learning, snapshots and retention (:func:`span`). While traces are off,
+the application is not wrapped at all, and a span costs a fraction of a microsecond per transaction, not per request.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ _ENDPOINTS = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT
 _OFF: AbstractContextManager[Any] = nullcontext()
 _tracer: Any = None
 SENDING = 2.0
-"""Seconds that spans may take to be sent when the server ends."""
+"""Time limit for sending the last spans when the server ends, in seconds."""
 
 
 class Application(Protocol):
-    """What is traced: an ASGI application that knows its routes (``gate.py``)."""
+    """An ASGI application that knows its routes (``gate.py``)."""
 
     table: Any
 
@@ -42,12 +42,12 @@ class Application(Protocol):
 
 
 def span(name: str, **attributes: int | str) -> AbstractContextManager[Any]:
-    """A span around what is done in it; nothing while traces are off."""
-    tracer = _tracer  # which may become None meanwhile
+    """A context manager that records a span; does nothing while traces are off."""
+    tracer = _tracer  # it may become None meanwhile
     if tracer is None:
         return _OFF
-    found: AbstractContextManager[Any] = tracer.start_as_current_span(name, attributes=attributes)
-    return found
+    started: AbstractContextManager[Any] = tracer.start_as_current_span(name, attributes=attributes)
+    return started
 
 
 def asked_for(environment: MutableMapping[str, str]) -> bool:
@@ -64,9 +64,9 @@ def asked_for(environment: MutableMapping[str, str]) -> bool:
 
 @contextmanager
 def traced(application: Application) -> Iterator[Any]:
-    """The application as it is to be served: itself, or, where traces are asked for, one that makes spans.
+    """The application to serve: itself, or, if traces are asked for, a wrapper that records spans.
 
-    Spans that were not sent yet are sent at the end.
+    Remaining spans are sent at the end.
     """
     provider = _provider() if asked_for(os.environ) else None
     if provider is None:
@@ -75,7 +75,7 @@ def traced(application: Application) -> Iterator[Any]:
     try:
         with tracing(provider):
             yield Traced(application)
-    finally:  # a collector that does not answer must not keep the server from its last snapshots
+    finally:  # an unresponsive collector must not keep the server from its last snapshots
         ending = threading.Thread(target=provider.shutdown, daemon=True)
         ending.start()
         ending.join(SENDING)
@@ -83,7 +83,7 @@ def traced(application: Application) -> Iterator[Any]:
 
 @contextmanager
 def tracing(provider: Any) -> Iterator[None]:
-    """Make spans of this provider inside."""
+    """Record spans with this provider inside."""
     global _tracer
     _tracer = provider.get_tracer("recurrank", recurrank.__version__)
     try:
@@ -93,7 +93,7 @@ def tracing(provider: Any) -> Iterator[None]:
 
 
 def _provider() -> Any:
-    """What sends spans to the collector; None where it cannot be had, and the log says why."""
+    """The provider that sends spans to the collector; None, and a warning in the log, if there is none."""
     protocol = os.environ.get("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL") or os.environ.get("OTEL_EXPORTER_OTLP_PROTOCOL")
     if protocol not in (None, "http/protobuf"):
         log.warning("no traces: only http/protobuf is known", protocol=protocol)
@@ -113,7 +113,7 @@ def _provider() -> Any:
 
 
 class Traced:
-    """An application whose requests are spans, named by method and route, children of the caller's span if it names one."""
+    """Wraps an application: records a span per request, named by method and route, a child of the caller's span if given."""
 
     def __init__(self, application: Application) -> None:
         from opentelemetry.propagate import extract

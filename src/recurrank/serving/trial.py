@@ -1,8 +1,8 @@
-"""What a slate's event says beside the slate: whom it was for, its part in an experiment, the ids of its items.
+"""The trial of a slate, stored in the same payload: the slate's subject, its arm in an experiment, the ids of its items.
 
-It follows the slate, with its length in the last four bytes. The fourth byte tells whether it is there: its two highest bits
-are equal in a slate alone, whose first number is an item (below 2^30) or a small negative one, and differ where a trial
-follows.
+It follows the slate, with its length in the last four bytes. The two highest bits of the payload's fourth byte tell whether
+there is one: they are equal in a bare slate, whose first number is an item (below 2^30) or a small negative number, and differ
+if a trial follows.
 """
 
 from __future__ import annotations
@@ -16,20 +16,20 @@ import msgspec
 Arm = Literal["", "baseline", "ranker", "interleaved"]
 _FLAG = 0x40
 SALT = 8
-"""Bytes of a salt."""
+"""Size of a salt, in bytes."""
 
 
 class Trial(msgspec.Struct, array_like=True, frozen=True):
-    """Beside a slate. The fields' order is on disk; new ones go to the end, with defaults.
+    """What is stored with a slate. The fields' order is on disk; new ones go to the end, with defaults.
 
     Attributes:
-        subject: whom the slate was for, where that was said.
+        subject: the person the slate was for, if given.
         arm: whose order was shown; empty outside an experiment.
         would_show: the ids that the ranker would have shown, in shadow mode.
-        credit: of interleaved slates, how probable it is that the ranker contributed the item at each position.
-        salt: random, where there is a subject; where the subject was erased, a digest of both, which stands for them.
-        names: the ids of what it shows, where items have come or gone, so that an index may have been another item's.
-        unit: of the subject, in an experiment: each is compared once. It stays when the subject is erased.
+        credit: for interleaved slates, the probability that the ranker contributed the item at each position.
+        salt: random bytes if there is a subject; after its erasure, a digest of both.
+        names: the ids of the shown items, if items have changed, so that an index may have belonged to another item.
+        unit: the subject's unit in an experiment: each is compared once. It stays when the subject is erased.
 
     """
 
@@ -51,7 +51,7 @@ _encode, _unpack = msgspec.msgpack.Encoder().encode, msgspec.msgpack.Decoder(Tri
 
 
 def _pack(trial: Trial) -> bytes:
-    """Without last fields that say nothing, as older versions wrote it: links of the chain are made of these bytes."""
+    """Omit empty last fields, as older versions did: links of the chain are computed from these bytes."""
     if trial.unit is not None:
         return _encode(trial)
     fields = [trial.subject, trial.arm, trial.would_show, trial.credit, trial.salt]
@@ -59,7 +59,7 @@ def _pack(trial: Trial) -> bytes:
 
 
 def attach(slate: bytes, trial: Trial) -> bytes:
-    """A packed slate and what is beside it; names that are beside it already stay there.
+    """A packed slate with a trial; names that it already has are kept.
 
     >>> trial_of(attach(bytes(8), Trial("visitor-7"))).subject
     'visitor-7'
@@ -73,31 +73,31 @@ def attach(slate: bytes, trial: Trial) -> bytes:
 
 
 def has_trial(payload: bytes) -> bool:
-    """Whether something stands beside the slate. Four bytes are enough to tell."""
+    """Whether a trial follows the slate. The first four bytes are enough."""
     return len(payload) >= 4 and payload[3] >> 6 in (1, 2)
 
 
 def bare(payload: bytes) -> bytes:
-    """The slate alone; ValueError for bytes that cannot be one."""
+    """The slate without its trial; ValueError for malformed bytes."""
     if not has_trial(payload):
         return payload
     return payload[:3] + bytes((payload[3] ^ _FLAG,)) + payload[4 : _end(payload)]
 
 
 def trial_of(payload: bytes) -> Trial:
-    """What stands beside the slate; an empty one where nothing does. ValueError for bytes that cannot be one."""
+    """The trial of a slate, by default an empty one. ValueError for malformed bytes."""
     if not has_trial(payload):
         return NOTHING
     try:
         return _unpack(memoryview(payload)[_end(payload) : -4])
     except msgspec.MsgspecError as error:
-        raise ValueError(f"slate: what stands beside it cannot be read ({error})") from error
+        raise ValueError(f"slate: its trial cannot be read ({error})") from error
 
 
 def erased(payload: bytes) -> bytes:
-    """The same without its subject: a digest stands for it, from which it cannot be guessed, since the salt is gone, too.
+    """The slate with its subject replaced by a digest, which cannot be inverted by guessing, since the salt is gone too.
 
-    The chain is made of this form of every slate (``chain.py``), so that erasing a subject does not break it.
+    The chain is computed from this form of every slate (``chain.py``), so that erasing a subject does not break it.
 
     >>> slate = attach(bytes(8), Trial("visitor-7"))
     >>> b"visitor-7" in erased(slate), erased(erased(slate)) == erased(slate)
@@ -111,9 +111,9 @@ def erased(payload: bytes) -> bytes:
 
 
 def forgotten(payload: bytes) -> bytes:
-    """The same for good: a subject that was written without a salt, as versions before this one did, goes as well.
+    """The slate without its subject, even one written without a salt, as older versions did.
 
-    The chain was made of that one, so that whoever replaces it has to say so (``chain.replaced``).
+    The chain was computed from such a subject, so that its replacement must be noted (``chain.replaced``).
     """
     trial = trial_of(payload)
     if trial.subject is None or trial.salt is not None:
@@ -122,10 +122,10 @@ def forgotten(payload: bytes) -> bytes:
 
 
 def _end(payload: Any) -> int:
-    """Where the slate ends."""
+    """Offset of the end of the slate."""
     end = len(payload) - 4 - int.from_bytes(payload[-4:], "little")
     if end < 4:
-        raise ValueError("slate: what stands beside it is longer than the whole")
+        raise ValueError("slate: its trial is longer than the whole")
     return end
 
 

@@ -1,13 +1,13 @@
-"""``recurrank log verify``: is the log what was written, and do the rows beside it say the same.
+"""``recurrank log verify``: check that the log is what was written, and that rows outside the log agree with it.
 
-Three passes, each a stream, so that memory does not grow with the log but for a bit per event and the slates that are open:
+Three streaming passes, so that memory does not grow with the log, except for a bit per event and the open slates:
 
-1. the events: none missing, every one linked to the one before (``chain.py``), every slate served once and ended once;
-2. the slates' rows: for every few thousand events the sum of digests of what the rows should be, and of what they are;
-3. only where these differ: which row it is.
+1. the events: none is missing, each is linked to the one before (``chain.py``), each slate is served once and ended once;
+2. the rows of slates: for every few thousand events, compare sums of digests of the expected and of the actual rows;
+3. only if these differ: find the rows.
 
-Rankers, catalogues and snapshots have digests of their own. Of a log that an older version began, the first part is not
-chained; it is checked as far as it can be.
+Rankers, catalogues and snapshots have their own digests. If an older version began the log, its first part is not chained; it
+is checked as far as possible.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ from recurrank.serving.verify_rankers import MOST, Faults, Lives, check_rankers,
 CHUNK = 10_000
 
 BUCKET = 4_096
-"""Events whose slates are compared together."""
+"""Number of events whose slates are compared by one sum."""
 
 _ENDS = (Kind.LEARNED, Kind.DROPPED)
 
 
 class Verified(NamedTuple):
-    """How many events there are, the first that is chained, and what is wrong."""
+    """The number of events, the first chained event, and the faults."""
 
     events: int
     chained: int
@@ -42,9 +42,9 @@ class Verified(NamedTuple):
 
 
 def verify(store: Store, archive: str | None = None) -> Verified:
-    """Everything that can be found out without folding the log.
+    """Check everything that can be checked without folding the log.
 
-    The chain is followed from its first event on, in the archive; where old events were dropped, from where the log begins.
+    The chain is followed from its first event in the archive, or, if old events were dropped, from where the log begins.
     """
     faults = Faults()
     for what in read_or_tell(faults, "the database", store.integrity):
@@ -66,8 +66,8 @@ class _Log:
         self.store, self.faults, self.archive = store, faults, archive
         self.last, self.read = 0, True
         self.floor = (read_or_tell(faults, "the floor of the log", lambda: [store.floor()]) or [Floor()])[0]
-        self.staying: dict[int, bytes] = {}  # events below the floor that are in the log, and digests of them
-        self.untold: set[int] = set()  # those of slates whose rows cannot be told without the archive
+        self.staying: dict[int, bytes] = {}  # digests of the events below the floor that are in the log
+        self.untold: set[int] = set()  # events of slates whose rows cannot be checked without the archive
         head = read_or_tell(faults, "the head of the log", lambda: [store.head()])
         self.head: Head = head[0] if head else Head(0, chain.START, 1)
         self.first = self.head.first
@@ -77,26 +77,24 @@ class _Log:
             faults, "the note about replaced events", lambda: [chain.unpack_notes(store.noted_as(chain.REPLACED))]
         )
         self.replaced: dict[int, bytes] = notes[0] if notes else {}
-        self.open: dict[
-            int, tuple[int, bytes, bytes | None]
-        ] = {}  # slates that have not ended: ranker, id's mark, clicks so far
+        self.open: dict[int, tuple[int, bytes, bytes | None]] = {}  # open slates: ranker, claim about the id, clicks so far
         self.ended = bytearray()  # a bit per event
-        self.created: dict[int, bytes] = {}  # rankers -> what their CREATED event says
+        self.created: dict[int, bytes] = {}  # rankers -> claim of their CREATED event
         self.deleted: set[int] = set()
         self.changed: dict[int, int] = {}  # rankers -> the last change of their items, rules or mode
-        self.sums: defaultdict[int, int] = defaultdict(int)  # of the rows that slates should have, by bucket
-        self.rows: Callable[[int, Row], None] | None = None  # who wants to know the rows themselves
+        self.sums: defaultdict[int, int] = defaultdict(int)  # by bucket, of the expected rows of slates
+        self.rows: Callable[[int, Row], None] | None = None  # receives the expected rows
 
     def events(self) -> Iterator[tuple[Event, bytes | None]]:
-        """All events, with their links; it ends where the store or the archive cannot be read."""
+        """All events, with their links; stops with a fault if the store or the archive cannot be read."""
         try:
             if self.floor.seq:
                 yield from self._below()
             after = self.floor.seq
-            while found := self.store.raw(after, CHUNK):
-                for *fields, mark in found:
+            while rows := self.store.raw(after, CHUNK):
+                for *fields, mark in rows:
                     yield Event(*fields), mark
-                after = found[-1][0]
+                after = rows[-1][0]
                 if not isinstance(after, int):
                     raise ValueError(f"event {after!r}: its number is not one")
         except (StoreError, ValueError) as error:
@@ -104,7 +102,7 @@ class _Log:
             self.read = False
 
     def _below(self) -> Iterator[tuple[Event, bytes | None]]:
-        """The events below the floor: those of the archive, or of those that were dropped the few that stay in the log."""
+        """The events below the floor: from the archive, or, if they were dropped, the few that stay in the log."""
         history, opened = History(self.store, self.archive), set(self.floor.open_events())
         stay = list(self._staying())
         self.staying = {row[0]: chain.seal([row]) for row in stay}
@@ -122,28 +120,28 @@ class _Log:
             return
         self.last, self.before = self.floor.seq, self.floor.digest
         for *fields, mark in stay:
-            event, beside = Event(*fields), (mark or b"")[chain.SIZE :]
+            event, claim = Event(*fields), (mark or b"")[chain.SIZE :]
             if event.kind == Kind.SERVED:
                 self.untold.add(event.seq)
                 if event.seq in opened:
-                    self.open[event.seq] = (event.ranker, beside, None)
+                    self.open[event.seq] = (event.ranker, claim, None)
                 else:
                     self._end(event.seq)
             elif event.kind in (Kind.CREATED, Kind.DELETED):
-                self._follow(event, beside)
+                self._follow(event, claim)
         self.changed |= self.floor.changes
 
     def _staying(self) -> Iterator[tuple[Any, ...]]:
         after = 0
-        while found := self.store.raw(after, CHUNK):
-            for row in found:
+        while rows := self.store.raw(after, CHUNK):
+            for row in rows:
                 if row[0] > self.floor.seq:
                     return
                 yield row
-            after = found[-1][0]
+            after = rows[-1][0]
 
     def check(self, event: Event, mark: bytes | None) -> None:
-        """One event after the one before."""
+        """Check the next event."""
         if event.seq != self.last + 1:
             self.faults(f"events {self.last + 1} to {event.seq - 1} are missing")
         self.last = event.seq
@@ -152,28 +150,28 @@ class _Log:
             self.faults(f"event {event.seq}: its {wrong} is of the wrong type")
             self.before = mark[: chain.SIZE] if isinstance(mark, bytes) else chain.START
             return
-        beside = self._linked(event, mark)
-        self._follow(event, beside)
+        claim = self._linked(event, mark)
+        self._follow(event, claim)
 
     def _linked(self, event: Event, mark: bytes | None) -> bytes:
-        """Check the link; what it says about the rows beside the log."""
+        """Check the link; returns its claim."""
         if mark is None:
             if event.seq >= self.first:
                 self.faults(f"event {event.seq}: it is not linked to the one before")
             return b""
-        beside = mark[chain.SIZE :]
+        claim = mark[chain.SIZE :]
         if event.seq < self.first:
             self.faults(f"event {event.seq}: it is linked, though the log says that links begin with event {self.first}")
         elif not chain.follows(self.before, event, mark, self.replaced):
             self.faults(f"event {event.seq}: it was altered, or is not the one that followed event {event.seq - 1}")
         self.before = mark[: chain.SIZE]
-        return beside
+        return claim
 
-    def _follow(self, event: Event, beside: bytes) -> None:
-        """What an event does to slates and rankers."""
+    def _follow(self, event: Event, claim: bytes) -> None:
+        """Apply an event to slates and rankers."""
         match event.kind:
             case Kind.SERVED:
-                self.open[event.seq] = (event.ranker, beside, b"")
+                self.open[event.seq] = (event.ranker, claim, b"")
                 self._check_size(event)
             case Kind.REPORTED | Kind.LEARNED | Kind.DROPPED:
                 self._check_size(event)
@@ -187,10 +185,10 @@ class _Log:
                     del self.open[event.served]
                     self._end(event.served)
                     ended = int(Status.EXPIRED if event.kind == Kind.DROPPED else Status.LEARNED)
-                    status = beside[0] if beside else ended
+                    status = claim[0] if claim else ended
                     self._expect(event.served, slate[0], status, slate[1], event.clicks)
             case Kind.CREATED:
-                self.created[event.ranker] = beside
+                self.created[event.ranker] = claim
             case Kind.DELETED:
                 self.deleted.add(event.ranker)
             case Kind.ITEMS | Kind.RULES | Kind.ROLLOUT:
@@ -222,7 +220,7 @@ class _Log:
         return row is not None and not row.deleted
 
     def _expect(self, served: int, ranker: int, status: int, mark: bytes, clicks: bytes) -> None:
-        """A slate's row as it should be."""
+        """Add the expected row of a slate."""
         self.untold.discard(served)
         if self.living(ranker) and (served > self.floor.seq or served in self.staying):
             self.sums[served // BUCKET] += self.term(served, ranker, status, mark, clicks)
@@ -230,7 +228,7 @@ class _Log:
                 self.rows(served, Row(chain.digest_in(mark).hex(), served, ranker, status, clicks))
 
     def term(self, served: int, ranker: int, status: int, mark: bytes, clicks: bytes) -> int:
-        """A row in a sum. Before the first event that is chained neither the id nor how a slate ended can be told."""
+        """A row's term in a sum. Before the first chained event, neither the id nor the way a slate ended is known."""
         mark = chain.digest_in(mark)
         if served < self.first:
             mark, status = b"", int(bool(status))
@@ -238,7 +236,7 @@ class _Log:
         return int.from_bytes(hashlib.blake2b(row, digest_size=16).digest(), "big")
 
     def check_end(self) -> None:
-        """After the last event."""
+        """Check the head of the log, after the last event."""
         if not self.read:
             return
         if self.last != self.head.seq:
@@ -247,12 +245,12 @@ class _Log:
         elif self.before != self.head.digest:
             self.faults(f"event {self.last}: the head of the log does not follow from it")
         for served, (ranker, mark, clicks) in self.open.items():
-            if clicks is not None:  # otherwise only the archive knows them
+            if clicks is not None:  # otherwise only the archive has them
                 self._expect(served, ranker, int(Status.OPEN), mark, clicks)
 
 
 def _wrong_type(event: Event, mark: Any) -> str | None:
-    """The field of an event that cannot be one."""
+    """The name of a field of the wrong type; None if there is none."""
     for name in ("seq", "ranker", "kind", "served"):
         if not isinstance(getattr(event, name), int) or not -(1 << 63) <= getattr(event, name) < 1 << 63:
             return name
@@ -275,17 +273,17 @@ class _Slates:
         after = ""
         while True:
             try:
-                found = self.store.slates(after, CHUNK)
+                rows = self.store.slates(after, CHUNK)
             except StoreError as error:
                 self.faults(f"slates after {after!r} cannot be read: {error}")
                 return
-            yield from (row for row in found if _wrong_row(row) or not self._left_over(row))
-            if not found:
+            yield from (row for row in rows if _wrong_row(row) or not self._left_over(row))
+            if not rows:
                 return
-            after = found[-1].slate
+            after = rows[-1].slate
 
     def _left_over(self, row: Row) -> bool:
-        """Whether it is to be removed (retention.py), or cannot be told without the archive."""
+        """Whether retention will remove the row (retention.py), or it cannot be checked without the archive."""
         gone = row.served <= self.log.floor.seq and row.served not in self.log.staying and row.status != Status.OPEN
         deleted = row.ranker in self.log.rankers and not self.log.living(row.ranker)
         return (self.sweeping and (gone or deleted)) or row.served in self.log.untold
@@ -294,7 +292,7 @@ class _Slates:
         return chain.slate_digest(row.slate) if row.served >= self.log.first else b""
 
     def compare(self) -> None:
-        """Sums of rows, and the rows themselves where the sums differ."""
+        """Compare sums of rows, and the rows themselves where the sums differ."""
         sums: defaultdict[int, int] = defaultdict(int)
         for row in self._rows():
             if _wrong_row(row):
@@ -326,7 +324,7 @@ class _Slates:
             self.faults(f"the slate of event {served} has no row")
 
     def _different(self, row: Row, should: Row) -> str | None:
-        """What a slate's row says that the log does not."""
+        """How a slate's row differs from the log; None if it does not."""
         chained = row.served >= self.log.first
         if row.ranker != should.ranker:
             return f"ranker {row.ranker}, the log {should.ranker}"

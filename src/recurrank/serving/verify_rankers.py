@@ -13,11 +13,11 @@ from recurrank.serving.store.base import Store
 from recurrank.serving.store.records import RankerRow, StoreError
 
 MOST = 100
-"""Findings that are told one by one."""
+"""Faults reported at most."""
 
 
 class Faults(list[str]):
-    """Faults found; after a fixed number no more are collected."""
+    """Faults found; at most ``MOST`` are collected."""
 
     def __call__(self, what: str) -> None:
         if len(self) < MOST:
@@ -27,7 +27,7 @@ class Faults(list[str]):
 
 
 class Lives(NamedTuple):
-    """What the log says of rankers: what their CREATED events say, which were deleted, and when they last changed."""
+    """What the log says about rankers: the claims of their CREATED events, which were deleted, and when they last changed."""
 
     created: dict[int, bytes]
     deleted: set[int]
@@ -35,7 +35,7 @@ class Lives(NamedTuple):
 
 
 def read_or_tell(faults: Faults, what: str, read: Callable[[], list[Any]]) -> list[Any]:
-    """What a store has; what it cannot read is a finding."""
+    """Read from the store; a failure to read becomes a fault."""
     try:
         return read()
     except (StoreError, ValueError, TypeError) as error:
@@ -44,7 +44,7 @@ def read_or_tell(faults: Faults, what: str, read: Callable[[], list[Any]]) -> li
 
 
 def check_rankers(store: Store, rows: dict[int, RankerRow], lives: Lives, faults: Faults) -> None:
-    """Rows, settings, catalogues and snapshots."""
+    """Check rows, settings, catalogues and snapshots."""
     for number in sorted({*lives.created, *rows}):
         row = rows.get(number)
         if row is None:
@@ -56,11 +56,11 @@ def check_rankers(store: Store, rows: dict[int, RankerRow], lives: Lives, faults
             faults(f"ranker {row.name!r}: its row does not say whether it was deleted as the log does")
         if row.stock != lives.changed.get(number, 0):
             faults(f"ranker {row.name!r}: its row does not say when its items, rules or mode were last changed as the log does")
-        beside = lives.created.get(number, b"")
-        if beside and chain.ranker_mark(number, row.name, row.digest, row.positions) != beside[: chain.SIZE]:
+        claim = lives.created.get(number, b"")
+        if claim and chain.ranker_mark(number, row.name, row.digest, row.positions) != claim[: chain.SIZE]:
             faults(f"ranker {row.name!r}: its row was altered")
         if not row.deleted:
-            read_or_tell(faults, f"ranker {row.name!r}", functools.partial(_check_catalogue, store, row, beside, faults))
+            read_or_tell(faults, f"ranker {row.name!r}", functools.partial(_check_catalogue, store, row, claim, faults))
         elif row.config != b"":
             faults(f"ranker {row.name!r}: it was deleted, its settings were not")
     living = {number for number, row in rows.items() if not row.deleted}
@@ -69,15 +69,15 @@ def check_rankers(store: Store, rows: dict[int, RankerRow], lives: Lives, faults
         for stray in sorted({ranker for ranker, _ in found} - living, key=str):
             faults(f"there is a {what} of ranker {stray}, which is not there")
     for number in living:
-        there = [part for ranker, part in parts if ranker == number]
-        if there != list(range(len(there))) or not there:
+        numbers = [part for ranker, part in parts if ranker == number]
+        if numbers != list(range(len(numbers))) or not numbers:
             faults(f"ranker {rows[number].name!r}: parts of its catalogue are missing")
 
 
-def _check_catalogue(store: Store, row: Any, beside: bytes, faults: Faults) -> list[Any]:
+def _check_catalogue(store: Store, row: Any, claim: bytes, faults: Faults) -> list[Any]:
     packed = store.catalogue(row.number)
-    if beside:
-        if chain.catalogue_mark(row.config, [packed]) != beside[chain.SIZE :]:
+    if claim:
+        if chain.catalogue_mark(row.config, [packed]) != claim[chain.SIZE :]:
             faults(f"ranker {row.name!r}: its settings or its catalogue were altered")
     elif hashlib.sha256(row.config + unpack_catalogue(packed).fingerprint.encode()).hexdigest() != row.digest:
         faults(f"ranker {row.name!r}: its settings or its catalogue were altered")

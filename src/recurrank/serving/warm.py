@@ -1,4 +1,4 @@
-"""Compile what a server needs before it is started: at installation, into numba's cache."""
+"""Compile what a server needs into numba's cache before the server starts, for example at installation."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ ITEMS, DIM, POSITIONS, SLATES = 12, 3, 3, 40
 
 
 def warm(rankers: Iterable[str] = ()) -> Iterator[tuple[str, float]]:
-    """Serve a few slates with each ranker, all of them by default; name and seconds of each, once it is done.
+    """Serve a few slates with each ranker, by default all; yields the name and seconds of each when it is done.
 
-    ValueError for a ranker that there is not, or that is not served.
+    Raises ValueError for a ranker that does not exist or is not served.
     """
     known = names(served=True)
     wanted = list(rankers) or known

@@ -1,4 +1,4 @@
-"""The playground's routes: what the form shows, and a simulation as a stream of events."""
+"""The playground's routes: the form, and a simulation as a stream of events."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ HEADERS = {"cache-control": "no-store", "x-content-type-options": "nosniff", "x-
 
 
 class Playground:
-    """Simulations for the page ``/playground``; ``fitted`` is a file of click models, to choose beside the presets."""
+    """Simulations for the page ``/playground``; ``fitted`` is a file of click models, offered in addition to the presets."""
 
     def __init__(self, fitted: str | None = None) -> None:
         self._runner = Runner()
         self._log = setup.YourLog.read(fitted) if fitted else None
 
     def warm(self) -> None:
-        """Somebody may want a simulation soon."""
+        """Prepare for a simulation that may be requested soon."""
         self._runner.warm()
 
     def stop(self) -> None:
-        """End what runs."""
+        """End running simulations."""
         self._runner.stop()
 
     def form(self, query: Mapping[str, str]) -> dict[str, Any]:
-        """What the page's template needs, with the address' settings in the fields and its errors beside them."""
+        """The values of the page's template: fields with the settings in the address, and their errors."""
         _, errors = setup.read(query, self._log) if query else (None, {})
         options = setup.options()
         usual = {**setup.DEFAULTS, **{field: "" for several in options.values() for field, _ in several}}
@@ -52,7 +52,7 @@ class Playground:
         }
 
     def routes(self) -> list[Route]:
-        """The routes; they are POST, so that no page of another origin can start anything."""
+        """The routes; they use POST, so that pages of other origins cannot start anything."""
 
         @route("POST", "/dash/playground/warm", "admin")
         async def warm(_: Request) -> Answer:

@@ -1,4 +1,4 @@
-"""Worker processes: one a simulation, killed when nobody wants it any more, and one kept ready while somebody looks."""
+"""Worker processes: one per simulation, killed when its page is closed, and one kept ready while a page is open."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from recurrank.dashboard.playground.setup import Setup
 from recurrank.serving.http.slots import Slot, Slots
 
 RUNS = 2
-"""Simulations at a time."""
+"""Most simulations at a time."""
 SECONDS = 300.0
 """Time limit of one simulation, in seconds."""
 IDLE = 600.0
-"""Seconds after which a worker that nobody needed ends."""
+"""Seconds after which an unused worker ends."""
 ONE_THREAD = dict.fromkeys(("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"), "1")
-"""Small matrices, on processors that others need: threads would only wait for each other, and be many times as slow."""
+"""Environment of workers. Matrices are small and processors shared: threads would wait for each other, many times slower."""
 COMMAND = (sys.executable, "-m", "recurrank.dashboard.playground.worker")
 
 
@@ -40,7 +40,7 @@ class Runner:
         self._ended = False
 
     def warm(self) -> None:
-        """Somebody looks at the page: have a worker ready."""
+        """A page was opened: have a worker ready."""
         loop = asyncio.get_running_loop()
         if self._idle is not None:
             self._idle.cancel()
@@ -66,14 +66,14 @@ class Runner:
         return process
 
     async def _take(self) -> Process:
-        """The worker that is ready, or a new one."""
+        """The spare worker, or a new one."""
         if self._starting is not None:
             await self._starting
         process, self._spare = self._spare, None
         return process if process is not None and process.returncode is None else await self._start()
 
     def run(self, setup: Setup) -> AsyncIterator[tuple[str, bytes]]:
-        """What happens, as it happens: names of events, and JSON. Refused when too much is going on."""
+        """The events of a simulation as they happen: their names, and JSON. Refused if all slots are taken."""
         return self._run(setup, self._slots.take())
 
     async def _run(self, setup: Setup, slot: Slot) -> AsyncIterator[tuple[str, bytes]]:
@@ -102,12 +102,12 @@ class Runner:
                 self.warm()  # for the next one
 
     def stop(self) -> None:
-        """End all of them; from any thread, while the event loop goes on for a last turn."""
+        """End all workers; may be called from any thread, as long as the event loop runs one more turn."""
         self._ended = True
         if self._loop is not None:
             try:
                 self._loop.call_soon_threadsafe(self._end)
-            except RuntimeError:  # it is closed already
+            except RuntimeError:  # the loop is closed already
                 for process in self._processes:
                     with contextlib.suppress(ProcessLookupError):
                         process.kill()
@@ -115,7 +115,7 @@ class Runner:
     def _end(self) -> None:
         if self._idle is not None:
             self._idle.cancel()
-        for process in self._processes:  # one that is just being started ends once it is there
+        for process in self._processes:  # one that is being started ends once it runs
             _kill(process)
 
 
@@ -124,7 +124,7 @@ def _problem(detail: str) -> bytes:
 
 
 def _kill(process: Process) -> None:
-    """End a process, close its pipes and wait for its end, here and now: the event loop may not go on until it is told."""
+    """Kill a process, close its pipes and wait for its end, synchronously: the event loop may not run again."""
     transport: Any = process._transport  # type: ignore[attr-defined]
     known = transport.get_extra_info("subprocess")
     transport.close()  # kills it

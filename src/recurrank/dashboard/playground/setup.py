@@ -1,4 +1,4 @@
-"""What a simulation is asked to be: fields of a form, which are also the address of the page. Each error belongs to a field."""
+"""The settings of a simulation: fields of a form, which are also the address of the page. Each error belongs to a field."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from recurrank.rankers.options import Option
 from recurrank.rankers.ranker import registered
 
 ITEMS, DIM, POSITIONS, ROUNDS, RANKERS, NUMBERS = 1_000_000, 100, 100, 20_000_000, 6, 20_000_000
-"""The most of each; NUMBERS is items times features."""
+"""Upper limits; NUMBERS limits items times features."""
 
 
 class Parameter(NamedTuple):
@@ -46,7 +46,7 @@ PARAMETERS: dict[str, list[Parameter]] = {
         Parameter("ccm_alpha3", "Goes on, satisfied", 0.3, 0.0, 1.0),
     ],
 }
-"""Models that are not here have none."""
+"""By click model, its parameters; other models have none."""
 
 DEFAULTS = {
     "problem": "synthetic",
@@ -63,7 +63,7 @@ DEFAULTS = {
 }
 MOVIELENS_ITEMS, MOVIELENS_DIM = 1000, 5
 CANDIDATES, REQUEST_DIM, REQUEST_POSITIONS, CLUSTERS = 500, 30, 30, 40
-"""The most of each where every visitor has candidates of their own, and of how many clusters those come."""
+"""Upper limits if every visitor has their own candidates, and the number of clusters of these."""
 REQUEST_RANKERS = ["anchored", *BASELINES]
 """Rankers of requests."""
 
@@ -77,13 +77,13 @@ class YourLog(NamedTuple):
 
     @staticmethod
     def read(path: str) -> YourLog:
-        """What is in a file of ``recurrank fit --out``, the best model first."""
+        """Read a file of ``recurrank fit --out``; the best model comes first."""
         found = load(path)
         return YourLog(path, sorted(found, key=lambda name: name != found.best), len(found.model().attraction))
 
 
 class Setup(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A simulation, as the worker gets it."""
+    """A simulation, as it is sent to the worker."""
 
     problem: str
     items: int
@@ -96,7 +96,7 @@ class Setup(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     seed: int
     fitted: str = ""
     options: dict[str, dict[str, Any]] = {}
-    candidates: int = 0  # of each visitor; 0 where all have the whole catalogue
+    candidates: int = 0  # of each visitor; 0 if all have the whole catalogue
 
 
 def options() -> dict[str, list[tuple[str, Option]]]:
@@ -109,7 +109,7 @@ def options() -> dict[str, list[tuple[str, Option]]]:
 
 
 def by_belief() -> list[tuple[str, list[str]]]:
-    """All rankers, grouped by the click model that they believe in, which a belief begins with; the odd ones come last."""
+    """All rankers, grouped by the click model that they assume, the first words of ``believes``; single ones come last."""
     kinds = {**{name: registered()[name] for name in rankers()}, **BASELINES}
     groups: dict[str, list[str]] = {}
     for name, kind in kinds.items():
@@ -119,7 +119,7 @@ def by_belief() -> list[tuple[str, list[str]]]:
 
 
 def read(given: Mapping[str, Any], log: YourLog | None = None) -> tuple[Setup | None, dict[str, str]]:
-    """The simulation that the fields describe, and what is wrong with them, by field; one of both is empty."""
+    """The simulation that the fields describe, None if there are errors; and the errors by field."""
     errors: dict[str, str] = {}
     texts = {**DEFAULTS, **{name: str(value).strip() for name, value in given.items()}}
     known = {*DEFAULTS, *(field for several in options().values() for field, _ in several)}
@@ -178,7 +178,7 @@ def read(given: Mapping[str, Any], log: YourLog | None = None) -> tuple[Setup | 
 
 
 def _options(fields: list[tuple[str, Option]], texts: Mapping[str, str], size: Any, errors: dict[str, str]) -> dict[str, Any]:
-    """The options that were given, of a ranker of this size."""
+    """The given options of a ranker, checked for a problem of this size."""
     given: dict[str, Any] = {}
     for field, option in fields:
         if texts.get(field):
@@ -195,6 +195,6 @@ def _number(parameter: Parameter, text: str, errors: dict[str, str]) -> float:
         number = float(text)
     except ValueError:
         number = math.nan
-    if not parameter.least <= number <= parameter.most:  # so is NaN
+    if not parameter.least <= number <= parameter.most:  # also refuses NaN
         errors[parameter.field] = f"Give a number from {parameter.least:g} to {parameter.most:g}."
     return number

@@ -1,7 +1,7 @@
-"""A process that plays one simulation: ``python -m recurrank.dashboard.playground.worker``.
+"""A process that runs one simulation: ``python -m recurrank.dashboard.playground.worker``.
 
-It gets ready, waits for a line of JSON on standard input, plays, and prints what happens: one line per event, its name, a tab,
-and JSON. It is nice to others (the service has to answer meanwhile), has a limit on its memory, and ends when nobody listens.
+It warms up, waits for a line of JSON on standard input, runs the simulation, and prints its events: one line each, with name,
+tab and JSON. It runs at low priority (the service must go on answering), limits its memory, and ends when its reader does.
 """
 
 from __future__ import annotations
@@ -35,16 +35,16 @@ from recurrank.simulation.requests import RequestSimulation
 Say = Callable[[str, Any], None]
 
 POINTS = 200
-"""Of each curve."""
+"""Most points of each curve."""
 OFTEN = 0.1
-"""Seconds between two messages about curves."""
+"""Least seconds between two messages about curves."""
 MEMORY = 6 << 30
-"""Bytes of address space that a simulation may take, libraries included."""
+"""Most bytes of address space of a simulation, including libraries."""
 NICE = 10
 
 
 def main() -> None:
-    """Get ready, wait, play."""
+    """Warm up, wait for a simulation, run it."""
     os.nice(NICE)
     _limit_memory()
     load_inherited()
@@ -58,7 +58,7 @@ def main() -> None:
         _say("problem", {"detail": str(error)})
     except MemoryError:
         _say("problem", {"detail": "This takes more memory than a simulation may have; choose fewer items or other rankers."})
-    except BrokenPipeError:  # nobody listens any more
+    except BrokenPipeError:  # the reader has gone
         os._exit(0)
 
 
@@ -78,7 +78,7 @@ def _say(name: str, document: Any) -> None:
 
 
 def warm_up(asked: Callable[[], bool]) -> None:
-    """Load, or compile, what the usual simulation needs, until something is asked for."""
+    """Load or compile the code of a default simulation, until ``asked`` returns True."""
     usual, _ = read(DEFAULTS)
     assert usual is not None
     small = msgspec.structs.replace(usual, items=50, positions=3, rounds=200)
@@ -140,7 +140,7 @@ def _ranker(setup: Setup, name: str, problem: Problem) -> Ranker:
 
 
 class Player:
-    """One ranker of a simulation, and its curve since it was last told."""
+    """One ranker of a simulation, and the part of its curve that was not sent yet."""
 
     def __init__(self, name: str, simulation: Simulation | RequestSimulation) -> None:
         self.name, self.simulation = name, simulation
@@ -149,7 +149,7 @@ class Player:
         self.seconds, self._blocks = 0.0, -1
 
     def play(self, until: int) -> None:
-        """Go on to this round."""
+        """Run up to this round."""
         watch, simulation = Stopwatch(), self.simulation
         while simulation.round < until:
             simulation.advance(until)
@@ -160,7 +160,7 @@ class Player:
         self.clicks.append(simulation.clicked)
 
     def tell(self, say: Say) -> None:
-        """What is new."""
+        """Send what is new."""
         if self.rounds:
             say("points", {"ranker": self.name, "rounds": self.rounds, "regret": self.regret, "clicks": self.clicks})
             self.rounds, self.regret, self.clicks = [], [], []
@@ -170,7 +170,7 @@ class Player:
             self.tell_flow(say)
 
     def tell_flow(self, say: Say) -> None:
-        """The blocks of algorithms that keep their history."""
+        """Send the blocks of algorithms that keep their history."""
         ranker = self.simulation.ranker
         known = ranker.knowledge()
         if known.history is not None:
@@ -178,7 +178,7 @@ class Player:
 
 
 def _catalogue(setup: Setup, say: Say) -> Callable[[str], Simulation]:
-    """One catalogue for everybody: the simulation of each ranker."""
+    """One catalogue for all visitors; returns a function that creates the simulation of a ranker."""
     problem = _problem(setup)
     model = _model(setup, problem)
     optimum = model.optimum(setup.positions)
@@ -189,7 +189,7 @@ def _catalogue(setup: Setup, say: Say) -> Callable[[str], Simulation]:
 
 
 def _requests(setup: Setup, say: Say) -> Callable[[str], RequestSimulation]:
-    """Every visitor has candidates of their own, from one of some clusters; the best slate is another for each."""
+    """Every visitor has their own candidates, from one of several clusters, and thus their own best slate."""
     requests = Clusters(items=setup.items, dim=setup.dim, candidates=setup.candidates, clusters=CLUSTERS, seed=setup.seed)
     model = _made(setup, np.full(setup.candidates, 0.5))
     say("start", {"items": setup.items, "dim": setup.dim, "rounds": setup.rounds, "best": None, "warning": ""})
@@ -203,7 +203,7 @@ def _requests(setup: Setup, say: Say) -> Callable[[str], RequestSimulation]:
 
 
 def play(setup: Setup, say: Say) -> None:
-    """All rankers side by side, so that their curves grow together."""
+    """Run all rankers in turn, so that their curves grow together."""
     marks = np.unique(np.linspace(0, setup.rounds, min(POINTS, setup.rounds) + 1).astype(int))[1:].tolist()
     begun = _requests(setup, say) if setup.problem == "requests" else _catalogue(setup, say)
     players: list[Player] = []
@@ -218,8 +218,8 @@ def play(setup: Setup, say: Say) -> None:
             player.play(mark)
             if time.monotonic() - told >= OFTEN:
                 told = time.monotonic()
-                for one in players:
-                    one.tell(say)
+                for other in players:
+                    other.tell(say)
     for player in players:
         player.tell(say)
         player.tell_flow(say)

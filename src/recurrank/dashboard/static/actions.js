@@ -1,4 +1,4 @@
-// What can be done with a ranker: its state and its log as files, and deleting it, asked twice.
+// Actions on a ranker: download its state and its log, delete it after a confirmation.
 
 import { ask } from "./api.js";
 import { byId, say } from "./dom.js";

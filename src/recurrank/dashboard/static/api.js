@@ -1,13 +1,13 @@
-// Talking to the server: JSON, events as they come, and the key, where one is needed.
+// Requests to the server: JSON, events, and the key, if one is needed.
 
 const KEY = "recurrank-key", AWAY = "The server does not answer.";
 
-/** What the server said that went wrong: its status, and one line that may begin with the name of a field. */
+/** An error of the server: its status, and one line that may begin with the name of a field. */
 export class Problem extends Error {
   constructor(status, detail, errors = {}) {
     super(detail);
     this.status = status;
-    this.errors = errors; // all of them by field, where the server found several
+    this.errors = errors; // all errors by field, if there are several
   }
 
   /** The field that the line is about, and the rest of the line. */
@@ -24,7 +24,7 @@ export const key = {
   set: (secret) => (secret ? sessionStorage.setItem(KEY, secret) : sessionStorage.removeItem(KEY)),
 };
 
-/** A request; Problem when it was not answered with what was asked for. */
+/** Make a request; throws Problem if it fails. */
 export async function ask(path, options = {}) {
   const headers = { ...options.headers };
   if (key.get()) headers.authorization = `Bearer ${key.get()}`;
@@ -46,7 +46,7 @@ export async function json(path, options = {}) {
   return (await ask(path, options)).json();
 }
 
-/** Server-sent events, one after the other, until the server or the signal ends them. fetch, since EventSource sends no key. */
+/** Server-sent events, until the server or the signal ends them. Uses fetch, since EventSource sends no key. */
 export async function* events(path, options = {}) {
   const answer = await ask(path, options);
   const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
@@ -68,7 +68,7 @@ export async function* events(path, options = {}) {
   }
 }
 
-/** A stream that breaks off is the browser's "network error" or "Error in input stream". */
+/** Replace the browser's own errors for a broken stream, "network error" or "Error in input stream". */
 function broken(error) {
   throw error.name === "AbortError" ? error : new Problem(0, AWAY);
 }

@@ -1,8 +1,8 @@
-// Charts, by plotly as its Python package ships it. It is large: it is fetched when the page has been painted.
+// Charts, by plotly from its Python package. It is large, so it is fetched after the page has been painted.
 
 let loading = null;
 
-/** plotly, once. */
+/** Load plotly, once. */
 export function plotly() {
   loading ??= new Promise((resolve, reject) => {
     const script = document.createElement("script");
@@ -36,34 +36,34 @@ function layout(more) {
 const CONFIG = { displaylogo: false, responsive: true, modeBarButtonsToRemove: ["select2d", "lasso2d", "autoScale2d", "sendChartToCloud", "sendDataToCloud"], plotlyServerURL: "", displayModeBar: "hover" };
 
 const shown = new Promise((resolve) => {
-  const soon = () => requestAnimationFrame(() => setTimeout(resolve, 30)); // after what is there has been painted
+  const soon = () => requestAnimationFrame(() => setTimeout(resolve, 30)); // after the first paint
   if (document.readyState === "complete") soon();
   else addEventListener("load", soon);
 });
 
-/** Draw or renew a chart; it follows the system from light to dark. */
-export async function draw(place, traces, more) {
-  place.drawn = [traces, more];
+/** Draw or update a chart; it follows the system's colour scheme. */
+export async function draw(element, traces, more) {
+  element.drawn = [traces, more];
   if (!window.Plotly) {
-    if (place.waiting) return;
-    place.waiting = true;
-    shown.then(plotly).then(() => draw(place, ...place.drawn)).catch(() => { place.waiting = false; });
+    if (element.waiting) return;
+    element.waiting = true;
+    shown.then(plotly).then(() => draw(element, ...element.drawn)).catch(() => { element.waiting = false; });
     return;
   }
-  if (!place.dataset.drawn) place.replaceChildren();
-  place.dataset.drawn = "true";
-  await window.Plotly.react(place, traces, layout(more), CONFIG);
+  if (!element.dataset.drawn) element.replaceChildren();
+  element.dataset.drawn = "true";
+  await window.Plotly.react(element, traces, layout(more), CONFIG);
 }
 
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => {
-  for (const place of document.querySelectorAll(".chart")) if (place.drawn) draw(place, ...place.drawn);
+  for (const element of document.querySelectorAll(".chart")) if (element.drawn) draw(element, ...element.drawn);
 });
 
 /** The chart as a file: svg or png. */
-export async function save(place, format, name) {
+export async function save(element, format, name) {
   const Plotly = await plotly();
   const dark = matchMedia("(prefers-color-scheme: dark)").matches;
-  await Plotly.relayout(place, { paper_bgcolor: dark ? own("--card") : "#ffffff" });
-  await Plotly.downloadImage(place, { format, filename: name, width: 1000, height: 620, scale: format === "png" ? 2 : 1 });
-  await Plotly.relayout(place, { paper_bgcolor: "rgba(0,0,0,0)" });
+  await Plotly.relayout(element, { paper_bgcolor: dark ? own("--card") : "#ffffff" });
+  await Plotly.downloadImage(element, { format, filename: name, width: 1000, height: 620, scale: format === "png" ? 2 : 1 });
+  await Plotly.relayout(element, { paper_bgcolor: "rgba(0,0,0,0)" });
 }

@@ -3,7 +3,7 @@
 import { json, key } from "./api.js";
 import { byId, say } from "./dom.js";
 
-/** Requests that a person tries carry the key, where there is one; a refused one asks for it. */
+/** Send the key, if there is one, with requests that are tried out; a refused one asks for the key. */
 function withKey(request) {
   if (key.get()) request.headers.authorization = `Bearer ${key.get()}`;
   return request;

@@ -1,4 +1,4 @@
-// Elements without markup: whatever is shown goes in as text, so that no item's id can become anything else.
+// Create elements without markup: everything is inserted as text, so that an item's id cannot become HTML.
 
 /** An element with attributes and children; strings and numbers become text. */
 export function el(name, attributes = {}, ...children) {
@@ -7,7 +7,7 @@ export function el(name, attributes = {}, ...children) {
 
 const SVG = "http://www.w3.org/2000/svg";
 
-/** The same for pictures. */
+/** An SVG element. */
 export function svg(name, attributes = {}, ...children) {
   return filled(document.createElementNS(SVG, name), attributes, children);
 }
@@ -25,12 +25,12 @@ function filled(element, attributes, children) {
 /** The element with this id. */
 export const byId = (id) => document.getElementById(id);
 
-/** Set the text of an element, only when it is another one: screen readers need not hear it again. */
+/** Set the text of an element if it differs, so that screen readers do not repeat it. */
 export function say(element, text) {
   if (element && element.textContent !== text) element.textContent = text;
 }
 
-/** Call after the last of several calls in a row. */
+/** Debounce: call once after the last of several calls in a row. */
 export function calmly(work, milliseconds = 200) {
   let waiting;
   return (...given) => {

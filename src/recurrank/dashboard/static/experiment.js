@@ -8,7 +8,7 @@ import { count, rate } from "./format.js";
 const name = document.body.dataset.ranker;
 const path = `/v1/rankers/${encodeURIComponent(name)}/experiment`;
 const VERDICTS = { ranker: ["good", "the ranker has more clicks"], baseline: ["bad", "the baseline has more clicks"], undecided: ["plain", "not decided yet"] };
-let touched = false; // somebody is filling in the form
+let touched = false; // whether the user is editing the form
 
 const signed = (value) => (value === null ? "–" : `${value > 0 ? "+" : ""}${value.toFixed(4)}`);
 
@@ -32,7 +32,7 @@ function brake(now) {
     `The brake stops the ranker when it has more than ${percent(now.margin)} fewer clicks than the baseline, at alpha = ${now.alpha}.${growing}`);
 }
 
-/** The interval of the difference over time; it holds at all of these times at once. */
+/** The interval of the difference over time; it is valid at all times simultaneously. */
 function chart(now) {
   const interleaved = now.interleaved.slates > 0;
   const points = now.history.filter((one) => (interleaved ? one.credit !== null : one.low !== null));
@@ -50,7 +50,7 @@ function chart(now) {
   return draw(byId("experiment-chart"), [...traces, zero], { xaxis: { title: { text: "slates compared" }, tickformat: "~s" }, yaxis: { title: { text: interleaved ? "credit per slate" : "clicks per slate" }, rangemode: "normal" }, showlegend: true });
 }
 
-/** Show what is known; the form follows the server until somebody changes it. */
+/** Show the comparison; the form follows the server until the user edits it. */
 export function experiment(now) {
   const known = now.experiment, [look, verdict] = VERDICTS[known.verdict];
   byId("experiment-verdict").className = `pill ${look}`;

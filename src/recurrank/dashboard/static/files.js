@@ -1,9 +1,9 @@
-// Files that the person gets.
+// Downloads.
 
 import { ask, key } from "./api.js";
 import { el } from "./dom.js";
 
-/** Give these bytes or this text as a file. */
+/** Download bytes or text as a file. */
 export function give(content, name, type) {
   const url = URL.createObjectURL(content instanceof Blob ? content : new Blob([content], { type }));
   const link = el("a", { href: url, download: name });
@@ -13,7 +13,7 @@ export function give(content, name, type) {
   setTimeout(() => URL.revokeObjectURL(url), 10_000);
 }
 
-/** A link that fetches with the key when there is one; without one the browser does it by itself, also when it is large. */
+/** Make a link send the key, if there is one; without a key the browser downloads by itself, also large files. */
 export function keyed(link, failed) {
   link.addEventListener("click", async (event) => {
     if (!key.get()) return;

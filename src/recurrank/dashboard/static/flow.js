@@ -8,8 +8,8 @@ const WIDE = 146, GAP = 34, LEFT = 4, TOP = 8, MOST = 400;
 /** What a box is: "closed" (it has split), "settled" (nothing left to find out) or "open". */
 export const kind = (box) => (box.closed !== null ? "closed" : box.items <= 1 ? "settled" : "open");
 
-/** Draw boxes {id, phase, first, last, items, parent, opened, closed, progress} into ``place``, a scrolling region; time has an axis where there is a history. */
-export function drawFlow(place, boxes, positions, history) {
+/** Draw boxes {id, phase, first, last, items, parent, opened, closed, progress} into ``element``, a scrolling region; with a history there is an axis of time. */
+export function drawFlow(element, boxes, positions, history) {
   const shown = boxes.slice(-MOST);
   const tall = positions <= 12 ? 36 : positions <= 30 ? 20 : 10;
   const moments = [...new Set(shown.map((box) => box.opened))].sort((a, b) => a - b);
@@ -24,9 +24,9 @@ export function drawFlow(place, boxes, positions, history) {
   }
   for (const box of shown) picture.append(drawBox(box, column.get(box.opened), tall));
   if (history) picture.append(axis(moments, column, bottom, width));
-  const end = place.scrollLeft + place.clientWidth >= place.scrollWidth - 30;
-  place.replaceChildren(picture);
-  if (end) place.scrollLeft = place.scrollWidth;
+  const end = element.scrollLeft + element.clientWidth >= element.scrollWidth - 30;
+  element.replaceChildren(picture);
+  if (end) element.scrollLeft = element.scrollWidth;
 }
 
 function axis(moments, column, bottom, width) {

@@ -1,6 +1,6 @@
-// Following a ranker for as long as the page is open. A browser opens six connections to a server and no more, so that tabs which
-// look at the same thing share one: who holds its lock listens to the server and tells the others. Without locks (a page that
-// came over a network without encryption has none) every tab listens for itself.
+// Follow a ranker as long as the page is open. A browser opens at most six connections to a server, so tabs that show the same
+// ranker share one: the tab that holds a lock listens to the server and informs the others. Without locks (browsers provide none
+// to pages from an unencrypted network) every tab listens for itself.
 
 import { events, key } from "./api.js";
 
@@ -13,7 +13,7 @@ export async function follow(path, heard, state) {
     const given = new Promise((resolve) => document.addEventListener("key-given", resolve, { once: true }));
     const status = await (navigator.locks ? together(path, heard, state) : alone(path, heard, state));
     if (status === 404) return;
-    await given; // it was refused: another key may not be
+    await given; // it was refused: another key may be accepted
   }
 }
 
@@ -42,13 +42,13 @@ async function together(path, heard, state) {
   }
 }
 
-/** Tells keys apart without telling what they are. */
+/** A digest that distinguishes keys without revealing them. */
 async function mark(secret) {
   const digest = await crypto.subtle.digest("SHA-256", new TextEncoder().encode(secret));
   return [...new Uint8Array(digest).slice(0, 8)].map((byte) => byte.toString(16).padStart(2, "0")).join("");
 }
 
-/** From the server itself; a connection that is lost is made again. Ends with the status of what cannot be had. */
+/** Listen to the server; reconnects after a lost connection. Returns the status of a refusal. */
 async function alone(path, heard, state) {
   for (let pause = 500; !leaving.signal.aborted; pause = Math.min(2 * pause, 5000)) {
     try {

@@ -5,7 +5,7 @@ const whole = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
 /** 12,345. */
 export const count = (number) => (number === null || number === undefined ? "–" : whole.format(number));
 
-/** 1.234, with as many digits as say something. */
+/** 1.234, with a sensible number of digits. */
 export function rate(number) {
   if (number === null || number === undefined) return "–";
   return number.toFixed(number >= 100 ? 0 : number >= 10 ? 1 : number >= 1 ? 2 : 3);

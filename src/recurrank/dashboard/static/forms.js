@@ -10,10 +10,10 @@ export function clear(form) {
 /** Tell an error at its field, or below the form when it has none there. */
 export function tell(form, field, message) {
   const input = form.elements.namedItem(field);
-  const place = form.querySelector(`[id="${CSS.escape(field)}-error"]`) || form.querySelector("[id$=form-error]");
-  say(place, message);
+  const target = form.querySelector(`[id="${CSS.escape(field)}-error"]`) || form.querySelector("[id$=form-error]");
+  say(target, message);
   const first = input instanceof RadioNodeList ? input[0] : input;
   if (!first) return;
-  if (place.id === `${field}-error`) first.setAttribute("aria-invalid", "true");
+  if (target.id === `${field}-error`) first.setAttribute("aria-invalid", "true");
   first.focus();
 }

@@ -1,4 +1,4 @@
-// The table of all items: the server searches, sorts and pages it, whatever their number.
+// The table of all items, which the server searches, sorts and pages.
 
 import { el } from "./dom.js";
 import { count, percent } from "./format.js";

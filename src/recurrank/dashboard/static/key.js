@@ -1,4 +1,4 @@
-// The key: asked for when the server wants one, kept for as long as the tab is open.
+// The key: asked for if the server requires one, kept as long as the tab is open.
 
 import { key } from "./api.js";
 import { byId, say } from "./dom.js";

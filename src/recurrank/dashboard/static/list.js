@@ -1,4 +1,4 @@
-// The list of rankers: a line each, renewed every two seconds while somebody looks.
+// The list of rankers: one line per ranker, updated every two seconds while the page is visible.
 
 import { json } from "./api.js";
 import { byId, el, say } from "./dom.js";
@@ -22,7 +22,7 @@ function line(ranker) {
   );
 }
 
-/** One word, and numbers where something is not as it should be. */
+/** One word, and numbers if something is wrong. */
 function health(ranker) {
   if (ranker.broken) return el("span", { class: "pill bad", title: ranker.broken }, "log altered");
   const parts = [];
@@ -33,7 +33,7 @@ function health(ranker) {
   return el("span", {}, pill, parts.length ? el("span", { class: "soft small" }, ` ${parts.join(", ")}`) : null);
 }
 
-let answered = null; // when the server last did, in seconds since 1970
+let answered = null; // when the server last answered, in seconds since 1970
 
 async function server() {
   const found = await json("/dash/server");
@@ -53,7 +53,7 @@ function warn(wrong) {
   byId("server-wrong").hidden = !wrong;
 }
 
-/** What is on the page is old, and nobody knows whether it is still so. */
+/** Say that the page may be out of date. */
 function lost(error) {
   document.body.classList.add("stale");
   say(byId("server-learning"), error.status ? "–" : "does not answer");

@@ -1,4 +1,4 @@
-// A new ranker from a file: looked at before it is made.
+// A new ranker from a file, with a preview of the file.
 
 import { ask, json } from "./api.js";
 import { byId, el, say } from "./dom.js";
@@ -28,7 +28,7 @@ function typed(text) {
   return Number.isFinite(Number(text)) ? Number(text) : text;
 }
 
-/** A problem told where it belongs: at its field, or at the file, when the file is what was refused. */
+/** Show a problem at its field, or at the file if the file was refused. */
 function wrong(error) {
   let [field, rest] = error.parts || ["", error.message];
   const option = `${form.elements.algorithm.value}.${field}`;
@@ -66,10 +66,10 @@ function show(found) {
   byId("preview").hidden = false;
 }
 
-form.elements.file.addEventListener("click", () => { form.elements.file.value = ""; }); // so that the same file, mended, is a change
+form.elements.file.addEventListener("click", () => { form.elements.file.value = ""; }); // so that choosing the same file again, corrected, is a change
 form.elements.file.addEventListener("change", preview);
 form.elements.algorithm.addEventListener("change", showOptions);
-showOptions(); // a browser may have kept another choice
+showOptions(); // the browser may have kept another choice
 form.addEventListener("submit", async (event) => {
   event.preventDefault();
   if (!file()) return tell(form, "file", "Choose a file first.");

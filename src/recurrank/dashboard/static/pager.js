@@ -1,11 +1,11 @@
-// A table that the server searches, sorts and pages: what all such tables share.
+// Tables that the server searches, sorts and pages: their common part.
 
 import { json } from "./api.js";
 import { byId, calmly, say } from "./dom.js";
 import { count } from "./format.js";
 
 /**
- * @param path where the server answers ?search=&sort=&page= with {rows, total, page, pages}
+ * @param path address that answers ?search=&sort=&page= with {rows, total, page, pages}
  * @param names ids of the elements: search, body, total, before, after
  * @param row makes a <tr> of a row
  */
@@ -18,7 +18,7 @@ export function paged(path, names, row) {
     const mine = ++turn;
     const query = new URLSearchParams({ search: state.search, sort: state.sort, page: state.page });
     const found = await json(`${path}?${query}`);
-    if (mine !== turn) return null; // another one was asked for meanwhile
+    if (mine !== turn) return null; // another page was requested meanwhile
     state.page = found.page;
     const focused = at.body.contains(document.activeElement) && document.activeElement.getAttribute("href");
     at.body.replaceChildren(...found.rows.map(row));

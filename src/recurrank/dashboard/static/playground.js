@@ -1,4 +1,4 @@
-// The playground: the form is the address; a run is a stream of events that ends when the person or the server says so.
+// The playground: the address contains the form; a run is a stream of events that the user or the server ends.
 
 import { ask, events } from "./api.js";
 import { COLOURS, draw, plotly, save } from "./charts.js";
@@ -12,7 +12,7 @@ import { asCsv, asJson, standalone } from "./results.js";
 const form = byId("play-form");
 let run = null; // {setup, start, curves: Map, seconds, stop}
 
-/** The fields that count for what is chosen, as text. */
+/** The fields that apply to the current choice, as text. */
 function setup() {
   const fields = new FormData(form);
   const chosen = { rankers: rankers().join(",") };
@@ -23,7 +23,7 @@ function setup() {
   return chosen;
 }
 
-/** The rankers that are chosen, of those that the problem allows. */
+/** The chosen rankers, as far as the problem allows them. */
 function rankers() {
   return [...form.querySelectorAll("input[name=rankers]:checked")].filter((box) => !box.closest("label").hidden).map((box) => box.value);
 }
@@ -34,7 +34,7 @@ function fit() {
   for (const part of form.querySelectorAll("[data-only]")) part.hidden = (part.dataset.only === "requests") !== (problem === "requests");
   const chosen = rankers();
   for (const part of form.querySelectorAll("[data-ranker]")) part.hidden = !chosen.includes(part.dataset.ranker);
-  byId("visitors").hidden = form.elements.problem.value === "log"; // it brings its own
+  byId("visitors").hidden = form.elements.problem.value === "log"; // a log brings its own
   for (const part of form.querySelectorAll("[data-clicks]")) part.hidden = part.dataset.clicks !== form.elements.clicks.value;
 }
 
@@ -50,7 +50,7 @@ function colour(name) {
 function redraw() {
   const type = byId("logarithmic").checked ? "log" : "linear";
   const traces = [...run.curves].map(([name, curve]) => ({
-    x: curve.rounds.slice(type === "log" ? 1 : 0), y: curve.regret.slice(type === "log" ? 1 : 0), // copies: plotly looks whether they are others
+    x: curve.rounds.slice(type === "log" ? 1 : 0), y: curve.regret.slice(type === "log" ? 1 : 0), // copies: plotly compares references
     name, mode: "lines", line: { width: 2.5, color: colour(name) },
     hovertemplate: "%{y:,.0f} clicks lost after %{x:,.0f} rounds<extra>%{fullData.name}</extra>",
   }));
@@ -62,7 +62,7 @@ function redraw() {
 function results() {
   byId("results").replaceChildren(...[...run.curves].map(([name, curve]) => {
     const rounds = curve.rounds.at(-1), clicks = curve.clicks.at(-1), regret = curve.regret.at(-1);
-    const best = run.start.best ? rounds * run.start.best : clicks + regret; // of requests it is another for each
+    const best = run.start.best ? rounds * run.start.best : clicks + regret; // with requests each visitor has another one
     const share = rounds ? 1 - regret / best : null;
     return el("tr", {}, el("th", { scope: "row" }, name), el("td", { class: "number" }, count(rounds)),
       el("td", { class: "number" }, count(regret)), el("td", { class: "number" }, rounds ? rate(clicks / rounds) : "–"),
@@ -97,17 +97,17 @@ const heard = {
   done({ seconds }) { run.seconds = seconds; run.done = true; },
 };
 
-/** RecurRank's flow chart stands beside the curves, which have less room then. */
+/** Show RecurRank's flow chart next to the curves, which then have less space. */
 function beside(wanted) {
   byId("flow").replaceChildren();
   byId("blocks").replaceChildren();
   if (byId("flow-card").hidden !== wanted) return;
   byId("flow-card").hidden = !wanted;
-  dispatchEvent(new Event("resize")); // plotly looks at its room then
+  dispatchEvent(new Event("resize")); // plotly then measures its space
 }
 
 let waiting = false;
-/** Draw what has come, once a frame, and one drawing at a time. */
+/** Draw new data at most once per frame, and one drawing at a time. */
 function later() {
   if (waiting) return;
   waiting = true;

@@ -1,4 +1,4 @@
-// One ranker, live: what the server sends, about once a second when something has changed, goes to the parts of the page.
+// One ranker, live: updates from the server, about one per second with changes, go to the parts of the page.
 
 import { COLOURS, draw } from "./charts.js";
 import { byId, el, say, svg } from "./dom.js";
@@ -31,12 +31,12 @@ function facts(now) {
   say(wrong, now.broken ? `This ranker cannot learn: ${now.broken}` : "");
 }
 
-/** Some slates cannot tell a ranking that is nearly perfect from a perfect one. */
+/** A limited number of slates cannot distinguish a nearly perfect ranking from a perfect one. */
 function perfect({ now, margin }, total) {
   return now + margin >= total ? `within chance of a perfect ranking's ${rate(total)}` : `${percent(now / total)} of a perfect ranking's ${rate(total)}`;
 }
 
-/** The blocks: all there have been, or, of an algorithm that keeps no history, those of now. */
+/** The blocks: all so far, or only the current ones if the algorithm keeps no history. */
 function flow({ flow: { boxes, history }, positions }) {
   byId("flow-card").hidden = boxes.length === 0;
   say(byId("flow-title"), history ? "How it got here" : "What competes now");
@@ -66,7 +66,7 @@ function certainty(row) {
 function ranking(now) {
   const most = Math.max(0.02, ...now.ranking.filter((row) => row.shown > 0).map((row) => row.high));
   say(byId("ranking-about"), now.ranking_about);
-  byId("ranking-card").hidden = now.ranking.length === 0; // a ranker of requests may have no items, or none for everybody
+  byId("ranking-card").hidden = now.ranking.length === 0; // a ranker of requests may have no items, or no ranking for all visitors
   byId("ranking").replaceChildren(...now.ranking.map((row) => el("tr", {},
     el("td", { class: "number" }, String(row.position)),
     el("th", { scope: "row", class: "id", dir: "auto" }, row.id),
@@ -85,14 +85,14 @@ function happened(event) {
     el("td", { class: "number" }, count(event.seq)));
 }
 
-/** Clicks per slate over time: a point for every few bins, so that chance does not hide what happens. */
+/** Clicks per slate over time: one point for several bins, to reduce noise. */
 function curve(now) {
   const { width, clicks } = now.curve;
   const together = Math.max(1, Math.ceil(clicks.length / 64)), x = [], y = [];
   for (let at = 0; at < clicks.length; at += together) {
     const bins = clicks.slice(at, at + together);
     const slates = Math.min(now.learned, (at + bins.length) * width) - at * width;
-    if (x.length && slates < (together * width) / 2) continue; // too few to say something yet
+    if (x.length && slates < (together * width) / 2) continue; // too few slates for a point
     x.push(at * width + slates / 2);
     y.push(bins.reduce((sum, seen) => sum + seen, 0) / slates);
   }
@@ -116,7 +116,7 @@ function tables(now) {
   byId("by-position-rows").replaceChildren(...rows);
 }
 
-let shown = null; // when, in seconds since 1970
+let shown = null; // when the page was last updated, in seconds since 1970
 
 function show(now) {
   shown = Date.now() / 1000;

@@ -1,4 +1,4 @@
-// What only rankers of requests have: beliefs about features and examination, the guard, and a form to try a request.
+// Parts for rankers of requests only: beliefs about features and examination, the guard, and a form to try a request.
 
 import { Problem, json } from "./api.js";
 import { COLOURS, draw } from "./charts.js";
@@ -17,7 +17,7 @@ function interval(row, most) {
     svg("rect", { class: "middle", x: x(row.value) - 0.7, y: 0, width: 1.4, height: 10 }));
 }
 
-/** Features of the item, then of the visitor, then products, as the ranker joins them; with their names, where those are known. */
+/** Features of the item, then of the visitor, then products, as the ranker joins them; with names, if known. */
 function called(feature, { dim, truth, requests: { context } }) {
   const item = (at) => truth?.features[at] ?? `feature ${at + 1}`, visitor = (at) => truth?.visitor[at] ?? `visitor ${at + 1}`;
   if (feature < 0) return "constant";
@@ -87,7 +87,7 @@ function example(now) {
   return `{\n${lines.join(",\n")}\n}`;
 }
 
-/** Show what is new, and the parts of the page that only such rankers have. */
+/** Show these parts of the page, and update them. */
 export function requests(now) {
   byId("request-facts").hidden = !now.requests;
   for (const part of document.querySelectorAll(".requests-only")) part.hidden = !now.requests;

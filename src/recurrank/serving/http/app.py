@@ -1,4 +1,4 @@
-"""The routes of the API. Each reads what it was sent, calls the service and says what happened; all else is in ``gate.py``."""
+"""The routes of the API. Each decodes its request, calls the service and encodes the answer; ``gate.py`` does the rest."""
 
 from __future__ import annotations
 
@@ -27,20 +27,20 @@ from recurrank.serving.service import Service
 from recurrank.serving.store.records import Report
 
 REPORTS = 1_000
-"""Reports in one request, at most."""
+"""Most reports in one request."""
 
 _encode = msgspec.json.Encoder().encode
 _read_reports = msgspec.json.Decoder(list[s.NewReport]).decode
 
 
 class Pages(Protocol):
-    """What else is served: pages for people, and what they are made of."""
+    """What else is served: pages for people, and their files and data."""
 
     def routes(self, decoder: Decoder) -> Sequence[Route]:
-        """Their part of the table of routes; ``decoder`` is for what is uploaded."""
+        """Their part of the table of routes; ``decoder`` decodes uploads."""
 
     def stop(self) -> None:
-        """End what would go on: the server is about to."""
+        """End streams and processes: the server is about to stop."""
 
 
 def make_app(service: Service, keys: KeyRing | None = None, limits: Limits | None = None, pages: Pages | None = None) -> Gate:
@@ -66,7 +66,7 @@ def make_app(service: Service, keys: KeyRing | None = None, limits: Limits | Non
 
 
 def _ranker_routes(service: Service, decoder: Decoder) -> list[Route]:
-    creating = asyncio.Semaphore(1)  # a ranker takes several times the memory of its catalogue while it is made
+    creating = asyncio.Semaphore(1)  # creating a ranker takes several times the memory of its catalogue
 
     @route("PUT", "/v1/rankers/{name}", "admin", Operation("create_ranker", "rankers", s.Created, (404, 409, 415)), file=True)
     async def create_ranker(request: Request) -> Answer:
@@ -117,7 +117,7 @@ def _slate_routes(service: Service) -> list[Route]:
             raise Refused(413, f"body: {len(reports):,} reports; at most {REPORTS:,} at once")
         only = request.key.bound("ranker") if request.key is not None else None
         number = None if only is None else service.hosted(only).stored.number
-        statuses = await service.feedback_async([_report(one, number) for one in reports])
+        statuses = await service.feedback_async([_report(report, number) for report in reports])
         return Answer(_encode([s.Reported(r.slate, status) for r, status in zip(reports, statuses, strict=True)]))  # type: ignore[arg-type]
 
     return [rank, feedback]
@@ -148,8 +148,8 @@ def _operation_routes(service: Service, keys: KeyRing | None, registry: Collecto
     return [healthz, readyz, metrics]
 
 
-def _report(one: s.NewReport, ranker: int | None) -> Report:
-    return Report(one.slate, tuple(one.clicks), one.final, None if one.seen is None else tuple(one.seen), ranker)
+def _report(report: s.NewReport, ranker: int | None) -> Report:
+    return Report(report.slate, tuple(report.clicks), report.final, None if report.seen is None else tuple(report.seen), ranker)
 
 
 def _json(document: Any) -> Answer:

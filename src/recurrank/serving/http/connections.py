@@ -1,13 +1,13 @@
-"""Connections: how many there may be, how long they may be silent, and what is refused before any work is done for it.
+"""Connections: limits of their number and of silence, and early refusal of requests under overload.
 
-uvicorn's protocol, with what it leaves out:
+Adds to uvicorn's protocol:
 
-- A connection has to send the headers of a request within ``headers`` seconds, in at most ``HEAD`` bytes, and to take what it
-  is sent; one that is silent between requests is closed by uvicorn.
-- There are at most so many connections, and so many of one address. Where a new one would be too many, one that has never asked
-  for anything makes room, or else the one that has been idle longest; only if all are busy is the new one refused.
-- When ``waiting`` requests wait for their answers, further ones are answered 503 at once, without becoming work: those that
-  were taken are answered in time. /healthz and /readyz are always answered.
+- A connection must send the headers of a request within ``headers`` seconds, in at most ``HEAD`` bytes, and must take the
+  answers in time; uvicorn closes connections that are silent between requests.
+- The number of connections is limited, in total and per address. A new one over the limit replaces one that has never sent a
+  request, or else the one that has been idle longest; it is refused only if all are busy.
+- While ``waiting`` requests wait for their answers, further ones are answered 503 at once, so that the accepted ones are
+  answered in time. /healthz and /readyz are always answered.
 """
 
 from __future__ import annotations
@@ -27,20 +27,20 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from recurrank.serving.http.problems import TITLES, log, problem
 
 HEAD = 64 << 10
-"""Bytes that the headers of a request may have."""
+"""Most bytes of the headers of a request."""
 BODY = 256 << 10
-"""Bytes of a body that may wait to be taken; asyncio reads as many at a time. Beyond them the connection is not read."""
+"""Bytes of a body that may be buffered; asyncio reads as many at a time. Beyond them reading pauses."""
 SWEEP = 1.0
-"""Seconds between two looks at who has been silent for too long."""
+"""Seconds between two looks for connections that are silent for too long."""
 ACCEPT, BACKLOG = 8, 1_024
-"""Connections that are accepted in one turn of the event loop, and that the system keeps until then. Accepting one takes as
-long as answering one: a crowd that comes at once must not fill a turn in which others wait."""
+"""Connections accepted in one turn of the event loop, and connections that the system queues until then. Accepting takes as
+long as answering: a burst of connections must not fill a turn in which others wait."""
 MANY, TURNS = 32, 0.02
-"""Under overload, when more connections than ``MANY`` were read in one turn of the event loop, the next turns read none for so
-many seconds at the most. A request takes several turns from its first byte to its answer: those that were taken are answered
-before it is said to hundreds of others that they were not."""
+"""Under overload, when more than ``MANY`` connections were read in one turn of the event loop, the next turns read none for at
+most ``TURNS`` seconds. A request takes several turns from its first byte to its answer: so the accepted ones are answered
+before hundreds of others are refused."""
 RESERVE = 320
-"""File descriptors that are kept for the store, uploads and other processes, and for connections that are just accepted."""
+"""File descriptors reserved for the store, uploads and other processes, and for connections that are just accepted."""
 PROBES = (b"/healthz", b"/readyz")
 
 
@@ -51,7 +51,7 @@ class Crowd(NamedTuple):
     per_address: int = 2_000
     waiting: int = 64  # requests that wait for their answers
     headers: float = 10.0  # seconds for the headers of a request
-    stalled: float = 60.0  # seconds that a client may not take what it is sent
+    stalled: float = 60.0  # seconds that a client may fail to take an answer
 
 
 def _answer(status: int, detail: str, *headers: str) -> bytes:
@@ -68,25 +68,25 @@ _LATE = _answer(408, "headers: they are not here in time", _CLOSE)
 
 
 class Connections:
-    """All connections of a server; makes uvicorn's protocols."""
+    """All connections of a server; creates uvicorn's protocols."""
 
     def __init__(self, crowd: Crowd) -> None:
         most = descriptors()
         self.crowd = crowd if most is None else crowd._replace(connections=max(1, min(crowd.connections, most - RESERVE)))
-        self.open: dict[Connection, None] = {}  # in the order in which they came
-        self.silent: dict[Connection, None] = {}  # those that have not asked for anything yet, in this order too
-        self.idle: dict[Connection, None] = {}  # answered, and nothing asked since; longest idle first
+        self.open: dict[Connection, None] = {}  # in the order of arrival
+        self.silent: dict[Connection, None] = {}  # those without a request so far, in the same order
+        self.idle: dict[Connection, None] = {}  # those without a request since the last answer; longest idle first
         self.addresses: Counter[str] = Counter()
         self.waiting = 0
         self.refused: Counter[str] = Counter()
         self._sweeping: asyncio.TimerHandle | None = None
 
     def protocol(self) -> Any:
-        """For uvicorn's configuration."""
+        """The protocol factory, for uvicorn's configuration."""
         return functools.partial(Connection, self)
 
     def admit(self, new: Connection) -> bool:
-        """Count a new connection in, if there is or can be made room for it."""
+        """Register a new connection, if there is room, or room can be made."""
         address = new.address
         for full, of in (
             (self.addresses[address] >= self.crowd.per_address, address),
@@ -102,7 +102,7 @@ class Connections:
         return True
 
     def full(self) -> bool:
-        """Whether as many requests wait for their answers as may."""
+        """Whether no more requests may wait for their answers."""
         return self.waiting >= self.crowd.waiting
 
     def forget(self, gone: Connection) -> None:
@@ -115,20 +115,20 @@ class Connections:
                 del self.addresses[gone.address]
 
     def _make_room(self, address: str | None) -> bool:
-        """Close a connection that nothing is asked on."""
+        """Close a connection without a pending request; False if there is none."""
         quiet = (one for those in (self.silent, self.idle) for one in those if address is None or one.address == address)
-        found = next(quiet, None)
-        if found is None:
+        idle = next(quiet, None)
+        if idle is None:
             return False
-        found.transport.abort()
-        self.forget(found)
+        idle.transport.abort()
+        self.forget(idle)
         self.refused["idle"] += 1
         return True
 
     def _sweep(self, loop: asyncio.AbstractEventLoop) -> None:
         now = loop.time()
-        for one in list(self.open):
-            one.check(now)
+        for connection in list(self.open):
+            connection.check(now)
         if self.refused:
             log.warning("connections or requests refused", open=len(self.open), **self.refused)
             self.refused.clear()
@@ -136,17 +136,17 @@ class Connections:
 
 
 class Connection(HttpToolsProtocol):
-    """One of them."""
+    """A connection of a server."""
 
     def __init__(self, all_: Connections, *arguments: Any, **named: Any) -> None:
         super().__init__(*arguments, **named)
         self._all = all_
         self.address = ""
-        self._due = float("inf")  # when the headers of a request have to be here
-        self._stalled = float("inf")  # when what was sent has to be taken
-        self._head = 0  # bytes of the headers so far; -1 after them
-        self._receiving = False  # a request, its body included
-        self._counted = False  # among the requests that wait
+        self._due = float("inf")  # when the headers of a request must be complete
+        self._stalled = float("inf")  # when the client must have taken what was sent
+        self._head = 0  # bytes of headers so far; -1 after the headers
+        self._receiving = False  # whether a request, including its body, is incomplete
+        self._counted = False  # whether it counts as a waiting request
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -167,9 +167,9 @@ class Connection(HttpToolsProtocol):
         if self._head == 0 and self._all.full() and (self.cycle is None or self.cycle.response_complete) and _whole(data):
             self._all.silent.pop(self, None)
             self._all.idle.pop(self, None)
-            self._refuse()  # without parsing it: refusing has to be cheap
+            self._refuse()  # without parsing: refusing must be cheap
             return
-        if self._head >= 0:  # the first bytes of a request, or more of its headers
+        if self._head >= 0:  # the beginning of a request, or more of its headers
             if self._head == 0:
                 self._all.idle.pop(self, None)
                 self._due = self.loop.time() + self._all.crowd.headers
@@ -195,7 +195,7 @@ class Connection(HttpToolsProtocol):
         super().on_headers_complete()
 
     def on_body(self, body: bytes) -> None:
-        """uvicorn's, which stops reading at 64 kB until they are taken; the gate takes a body as it comes anyway."""
+        """Buffer up to BODY bytes; uvicorn's own method stops reading at 64 kB, although the gate takes a body at once."""
         if self.cycle.response_complete or self.parser.should_upgrade() or len(self.cycle.body) + len(body) > BODY:
             super().on_body(body)
         else:
@@ -207,12 +207,12 @@ class Connection(HttpToolsProtocol):
         if self.cycle.response_complete:
             self._rest()
         elif not self._counted and self.scope["method"] != "PUT":
-            self._counted = True  # uploads have a queue of their own
+            self._counted = True  # uploads have their own queue
             self._all.waiting += 1
         super().on_message_complete()
 
     def answering(self) -> None:
-        """The answer begins: the request does not wait any more."""
+        """The answer begins: the request is not waiting any more."""
         if self._counted:
             self._counted = False
             self._all.waiting -= 1
@@ -229,8 +229,8 @@ class Connection(HttpToolsProtocol):
         self._rest()
 
     def _rest(self) -> None:
-        """Nothing is asked now."""
-        self._head = -1 if self._receiving else 0  # the rest of a body that was refused is not a header
+        """The connection has no pending request."""
+        self._head = -1 if self._receiving else 0  # the rest of a refused body is not a header
         self._all.idle[self] = None
         self._due = self.loop.time() + self.timeout_keep_alive
 
@@ -243,7 +243,7 @@ class Connection(HttpToolsProtocol):
         super().resume_writing()
 
     def check(self, now: float) -> None:
-        """Close a connection that has kept others waiting for too long."""
+        """Close the connection if one of its deadlines has passed."""
         if now > self._stalled:
             self.transport.abort()
         elif now > self._due and (self.cycle is None or self.cycle.response_complete) and not self.transport.is_closing():
@@ -253,7 +253,7 @@ class Connection(HttpToolsProtocol):
 
 
 class _Done:
-    """In place of uvicorn's cycle of a request and its answer, when there was only an answer."""
+    """Stands for uvicorn's cycle of a request and its answer, when a request was refused."""
 
     response_complete = True
     keep_alive = True
@@ -267,7 +267,7 @@ _TRICKY = re.compile(rb"\r\n(?:transfer-encoding|expect|upgrade|connection)[ \t]
 
 
 def _whole(data: bytes) -> bool:
-    """Whether these bytes are surely exactly one request, its body included, and not one that is always answered."""
+    """Whether these bytes are certainly exactly one whole request, and not one that is always answered."""
     end = data.find(b"\r\n\r\n")
     if not 0 < end < 8192 or data.partition(b" ")[2].startswith(PROBES):
         return False
@@ -279,11 +279,11 @@ def _whole(data: bytes) -> bool:
 
 
 class FairSelector(selectors.DefaultSelector):
-    """Reads from all connections that are ready, and then lets what was read be answered: see ``MANY``."""
+    """Reads from all ready connections, and then lets their requests be answered: see ``MANY``."""
 
     def __init__(self) -> None:
         super().__init__()
-        self._next = 0.0  # when connections are read again, if there is something else to do
+        self._next = 0.0  # when connections are read again, while the loop has other work
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
         if timeout == 0 and time.monotonic() < self._next:  # the loop has callbacks to run
@@ -299,13 +299,13 @@ def new_event_loop() -> asyncio.AbstractEventLoop:
 
 
 def lengthen_queue(listening: Any) -> None:
-    """Let the system keep more new connections than are accepted in a turn; asyncio has one number for both."""
+    """Let the system queue more connections than are accepted in a turn; asyncio has one number for both."""
     with socket.socket(fileno=os.dup(listening.fileno())) as same:
         same.listen(BACKLOG)
 
 
 def descriptors() -> int | None:
-    """How many files and connections this process may have open, after asking for as many as it can get."""
+    """The limit of open files and connections of this process, after raising it as far as possible."""
     try:
         import resource
     except ImportError:  # Windows

@@ -1,8 +1,8 @@
-"""Uploaded catalogues are decoded where they can do no harm: in a process with limited memory and time.
+"""Decode uploaded catalogues where they can do no harm: in a process with limited memory and time.
 
 A few hundred kilobytes of Parquet can decode to gigabytes, and parsing megabytes of text holds Python's lock. So a worker
-process decodes what is compressed or large, one body at a time; it is killed when it takes too long, and a new one is started
-for the next body. Small bodies that cannot expand are decoded in a thread of the server: no process has to start for them.
+process decodes compressed or large bodies, one at a time; it is killed if it takes too long, and a new one is started for
+the next body. Small bodies that cannot expand are decoded in a thread of the server, without starting a process.
 
 The worker (``decoder_worker.py``) reads jobs from its standard input and writes results to its output.
 """
@@ -27,18 +27,18 @@ from recurrank.serving.http.upload import NPY, PARQUET, Bounds, read_ranker
 from recurrank.serving.spec import RankerSpec
 
 SMALL = 256 << 10
-"""Bytes of a JSON or CSV body that is decoded in the server."""
+"""Most bytes of a JSON or CSV body that is decoded in the server."""
 COMMAND = (sys.executable, "-m", "recurrank.serving.http.decoder_worker")
 
 SETTINGS = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "ARROW_DEFAULT_MEMORY_POOL": "system"}
-"""Environment of the worker: threads and pyarrow's own pools reserve addresses that count as memory where that is limited."""
+"""Environment of the worker: threads and pyarrow's own pools would reserve address space, which the memory limit counts."""
 
 Reader = Callable[[str, bytes, dict[str, str], Bounds], Any]
 """Decodes a body: its media type, its bytes, the request's query, and bounds."""
 
 
 class Job(msgspec.Struct):
-    """What the worker has to do; the body follows."""
+    """A job for the worker; the body follows."""
 
     function: str  # "module:function", called with kind, body, query and bounds
     kind: str
@@ -48,7 +48,7 @@ class Job(msgspec.Struct):
 
 
 class Result(msgspec.Struct):
-    """What came of it; the features and then the ids as msgpack follow, if there are any."""
+    """The result of a job; the features and then the ids as msgpack follow, if there are any."""
 
     status: int = 200
     detail: str = ""
@@ -57,11 +57,11 @@ class Result(msgspec.Struct):
     shape: tuple[int, ...] = ()
     dtype: str = ""
     ids: int = 0
-    last: bool = False  # the worker has to be replaced
+    last: bool = False  # the worker must be replaced
 
 
 class Rows(NamedTuple):
-    """What a function may make of a body: something small that JSON can say, and rows of numbers with their ids."""
+    """A decoded body: a small JSON document, and rows of numbers with their ids."""
 
     document: Any
     features: Any  # (n, d)
@@ -72,8 +72,8 @@ class Decoder:
     """Decodes uploads within bounds.
 
     Args:
-        bounds: of a decoded catalogue.
-        seconds: that decoding one body may take.
+        bounds: limits of a decoded catalogue.
+        seconds: time limit for decoding one body.
 
     """
 
@@ -84,21 +84,21 @@ class Decoder:
         self._stopped = False
 
     async def ranker(self, kind: str, body: bytes, query: dict[str, str]) -> tuple[RankerSpec, Catalogue]:
-        """The ranker that a request describes (:func:`~recurrank.serving.http.upload.read_ranker`)."""
+        """Decode a new ranker (:func:`~recurrank.serving.http.upload.read_ranker`)."""
         async with self._turn:
             if _harmless(kind, body):
                 return await asyncio.to_thread(read_ranker, kind, body, query, self._bounds)
             return await asyncio.to_thread(self._ranker, kind, body, query)
 
     async def document(self, kind: str, body: bytes, function: Reader) -> Any:
-        """What a function at the top of a module makes of a file: something that JSON can say."""
+        """Decode a file to a JSON document, by a function at the top level of a module."""
         async with self._turn:
             if _harmless(kind, body):
                 return await asyncio.to_thread(function, kind, body, {}, self._bounds)
             return (await asyncio.to_thread(self._run, function, kind, body, {}))[0].document
 
     async def rows(self, kind: str, body: bytes, function: Callable[..., Rows]) -> Rows:
-        """What a function at the top of a module makes of a body."""
+        """Decode a body to rows, by a function at the top level of a module."""
         async with self._turn:
             if _harmless(kind, body):
                 return await asyncio.to_thread(function, kind, body, {}, self._bounds)
@@ -130,7 +130,7 @@ class Decoder:
             process.stdin.write(body)
             process.stdin.flush()
             result, features, ids = _received(process.stdout)
-        except (OSError, EOFError, msgspec.MsgspecError) as error:  # it was killed: by us, or by what it was given
+        except (OSError, EOFError, msgspec.MsgspecError) as error:  # the worker was killed: by the timer, or by its input
             self._start()
             raise Refused(413, f"body: it cannot be decoded within {self._seconds:g} seconds and the memory for it") from error
         finally:
@@ -142,7 +142,7 @@ class Decoder:
         return result, features, ids
 
     def _start(self) -> subprocess.Popen[bytes]:
-        """A new worker in place of the old one; it is ready when the next body comes."""
+        """Start a new worker, and end the old one; it is ready when the next body comes."""
         if self._process is not None:
             _end(self._process)
         if self._stopped:
@@ -153,7 +153,7 @@ class Decoder:
 
 
 def _harmless(kind: str, body: bytes) -> bool:
-    """Whether decoding takes neither long nor much more memory than the body has."""
+    """Whether decoding takes neither long nor much more memory than the body."""
     return kind == NPY or (kind != PARQUET and len(body) <= SMALL)
 
 
@@ -181,5 +181,5 @@ def _end(process: subprocess.Popen[bytes]) -> None:
     process.wait()
     for pipe in (process.stdin, process.stdout):
         if pipe is not None:
-            with contextlib.suppress(OSError):  # what it had not read is thrown away
+            with contextlib.suppress(OSError):  # unread input is lost
                 pipe.close()

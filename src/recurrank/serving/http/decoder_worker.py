@@ -18,14 +18,14 @@ from recurrank.serving.http.problems import explain
 from recurrank.serving.json_log import log_as_json
 
 BESIDE = 192 << 20
-"""Bytes of memory besides twice the largest catalogue and the body: buffers, one batch of a file."""
+"""Bytes of memory in addition to twice the largest catalogue and the body: buffers, one batch of a file."""
 NICE = 5
 
 
 def main() -> None:
     """Do one job after the other until standard input ends."""
     os.nice(NICE)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the server, which then ends this
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the server, which then ends this process
     gc.disable()  # millions of small objects, none of which refers to itself
     log_as_json()
     source, sink = sys.stdin.buffer, sys.stdout.buffer
@@ -69,13 +69,13 @@ def _with_rows(result: Result, features: Any, ids: Sequence[str] | None) -> tupl
 
 
 def _limit_memory(more: int) -> None:
-    """Let this process have so much memory more than it has now."""
+    """Limit the memory of this process to ``more`` bytes above its current use."""
     try:
         import resource
 
         with open("/proc/self/statm", encoding="ascii") as file:
             now = int(file.read().split()[0]) * resource.getpagesize()
-    except (ImportError, OSError):  # not Linux: only the checks of the decoders bound it
+    except (ImportError, OSError):  # not Linux: only the checks of the decoders limit memory
         return
     _, most = resource.getrlimit(resource.RLIMIT_AS)
     wanted = now + more if most == resource.RLIM_INFINITY else min(now + more, most)

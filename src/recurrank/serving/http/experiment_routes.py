@@ -18,7 +18,7 @@ _read_change = msgspec.json.Decoder(s.RolloutChange).decode
 
 
 def experiment_routes(service: Service) -> list[Route]:
-    """All of them."""
+    """The routes."""
 
     @route("GET", PATH, "admin", Operation("show_experiment", "experiments", s.ExperimentStatus, (404,)))
     async def show_experiment(request: Request) -> Answer:
@@ -31,7 +31,7 @@ def experiment_routes(service: Service) -> list[Route]:
 
         `shadow`: the baseline is returned, with what the ranker would have shown; `share`: a share of the subjects gets the
         ranker, the others get the baseline; `interleave`: everybody gets a list drafted from both; `full`: everybody gets the
-        ranker. A change releases a brake that has stopped the ranker; what is so already changes nothing.
+        ranker. A change releases a brake that has stopped the ranker; a change already in effect does nothing.
         """
         asked, name = _read_change(request.body), request.parameters[0]
         given = {key: value for key in asked.__struct_fields__ if (value := getattr(asked, key)) is not msgspec.UNSET}

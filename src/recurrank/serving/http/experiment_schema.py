@@ -1,4 +1,4 @@
-"""What goes over the wire about experiments."""
+"""Bodies and answers about experiments."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from recurrank.serving.experiment import Mode
 
 
 class RolloutChange(Struct, forbid_unknown_fields=True):
-    """What to change of how a ranker is rolled out; what is left out stays as it is."""
+    """Changes of how a ranker is rolled out; omitted fields stay the same."""
 
     mode: Mode | UnsetType = UNSET
     share: Annotated[float, Meta(ge=0, le=1, description="of the subjects that get the ranker")] | UnsetType = UNSET

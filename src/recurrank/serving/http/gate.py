@@ -1,6 +1,6 @@
-"""What every request passes: host, size and time limits, keys and roles, rates, metrics, a line in the log.
+"""What every request passes through: host, size and time limits, keys and roles, rates, metrics, a line in the log.
 
-Plain ASGI: it reads the body itself, within a size and a time, and hands it on whole, so that no route ever waits for a client.
+Plain ASGI: the gate reads the whole body itself, within limits of size and time, so that no route ever waits for a client.
 """
 
 from __future__ import annotations
@@ -24,35 +24,35 @@ Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
 ONCE = (b"host", b"origin", b"authorization", b"content-type", b"content-length")
-"""Headers that may be sent once: of two, others in front of the server may have believed the other one."""
+"""Headers that may be sent only once: of two, a proxy in front of the server may have used the other one."""
 
 PIECE = 128 << 10
-"""Bytes of an answer that are handed to the connection at a time."""
+"""Bytes of an answer that are sent at a time."""
 
 PARAMETERS = 100
-"""Parameters of a query, at most."""
+"""Most parameters of a query."""
 
 _CLOSE = {"connection": "close"}
-"""The rest of a body that is refused is not read."""
+"""Header of refusals after which the rest of the body is not read."""
 
 
 class Limits(NamedTuple):
-    """Of one request, and of one key."""
+    """Limits of one request, and of one key; sizes in bytes."""
 
     body: int = 64 << 20
     json: int = 16 << 20  # of a body that is not a file: numbers in text take several times the memory
     reports: int = 2 << 20  # of feedback, and of a request to rank: read while others wait
     catalogue: int = 256 << 20  # of an uploaded catalogue, decoded
-    together: int = 256 << 20  # of all bodies under way
-    seconds: float = 20.0  # until a body is here
+    together: int = 256 << 20  # of all bodies being read or handled
+    seconds: float = 20.0  # seconds until a body is complete
     decoding: float = 60.0  # seconds until it is decoded
-    rate: float | None = None  # requests per second and key; what is more than the server can do is refused without it
+    rate: float | None = None  # requests per second and key; overload is refused even without it
     hosts: tuple[str, ...] = ("127.0.0.1", "localhost", "[::1]")
     origins: tuple[str, ...] = ()
 
 
 class Gate:
-    """The ASGI application: a table of routes, and what stands before it."""
+    """The ASGI application: a table of routes, and the checks before it."""
 
     def __init__(
         self, table: Table, keys: KeyRing | None, limits: Limits, registry: CollectorRegistry, decoder: Decoder
@@ -71,12 +71,12 @@ class Gate:
         )
 
     def stop(self) -> None:
-        """End what would go on: the server is about to."""
+        """End streams and processes: the server is about to stop."""
         self._decoder.stop()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
-            return  # there is nothing else here
+            return  # nothing else is served
         began, status, started = time.perf_counter(), 500, False
         headers = dict(scope["headers"])
         origin = headers.get(b"origin", b"").decode("latin-1")
@@ -129,7 +129,7 @@ class Gate:
                 self._holding -= len(body)
         except Exception as error:
             refused = Refused(*explain(error, label))
-            if started:  # too late for another answer: the server breaks the connection off
+            if started:  # too late for another answer: uvicorn closes the connection
                 raise
             await _refuse(answer, refused)
         finally:
@@ -140,21 +140,21 @@ class Gate:
 
     def _observe(self, route: str, status: int, seconds: float) -> None:
         key = (route, status)
-        if key not in self._observed:  # looking a label up costs more than counting
+        if key not in self._observed:  # looking up a label costs more than counting
             self._observed[key] = (self.requests.labels(route, str(status)), self.latency.labels(route))
         counter, histogram = self._observed[key]
         counter.inc()
         histogram.observe(seconds)
 
     def _check_origin(self, method: str, origin: str, headers: dict[bytes, bytes]) -> None:
-        """A page of another origin changes nothing, not even by the kind of request that browsers send unasked."""
+        """Refuse changes by pages of other origins, even those that browsers send without a preflight."""
         if origin and method not in ("GET", "HEAD", "OPTIONS") and not self._welcome(origin):
             host = headers.get(b"host", b"").decode("latin-1")
             if origin not in (f"http://{host}", f"https://{host}"):
                 raise Refused(403, "origin: pages from there may not use this server; start it with --allow-origin for it")
 
     def _welcome(self, origin: str) -> bool:
-        """Whether pages of this origin may use the server: all of it, or what a key that is bound to the origin allows."""
+        """Whether pages of this origin may use the server, entirely or with a key bound to the origin."""
         return origin in self.limits.origins or (self.keys is not None and origin in self.keys.origins)
 
     def _check_host(self, headers: dict[bytes, bytes]) -> None:
@@ -166,7 +166,7 @@ class Gate:
     async def _check_key(
         self, route: Route, headers: dict[bytes, bytes], parameters: tuple[str, ...], origin: str
     ) -> Key | None:
-        """The key of whoever asks, where one is needed, if it may use this route; its rate is spent."""
+        """Check the client's key and its rate, if the route needs a key; returns the key."""
         if self.keys is None:
             return None
         await self.keys.look(wait=route.role != PUBLIC)
@@ -175,7 +175,7 @@ class Gate:
         key = self.keys.owner(headers.get(b"authorization", b""))
         if route.role != ANY_KEY and route.role not in key.roles and "admin" not in key.roles:
             raise Refused(403, f"authorization: this key may not do that; it needs the role {route.role}")
-        if route.role == ANY_KEY and (key.bound("origin") or key.bound("ranker")):  # it is in a page, and everybody has it
+        if route.role == ANY_KEY and (key.bound("origin") or key.bound("ranker")):  # such a key is in a page, so it is public
             raise Refused(403, "authorization: this key is bound to a ranker or to pages, and may not read what is about all")
         bound, rates = key.bound("origin"), [self.limits.rate, float(key.bound("rate") or "inf")]
         if bound is not None and origin != bound:
@@ -189,7 +189,7 @@ class Gate:
         return key
 
     def _spend(self, name: str, rate: float, now: float) -> None:
-        """Each key has a bucket that fills at the rate and holds one second of it."""
+        """Count a request: each key has a bucket that fills at the rate, and holds one second of it."""
         most = max(1.0, rate)
         left, then = self._buckets.get(name, (most, now))
         left = min(most, left + (now - then) * rate)
@@ -209,7 +209,7 @@ class Gate:
         refused: Refused | None = None
         if len(length) > 18 or int(length) > most:
             refused = _too_large(most, text)
-            if b"expect" in headers:  # it waits to be told to send
+            if b"expect" in headers:  # the client waits to be told to send
                 raise refused
         parts: list[bytes] = []
         size = 0
@@ -225,7 +225,7 @@ class Gate:
                     elif refused is None and self._holding + len(part) > self.limits.together:
                         again = {**_CLOSE, "retry-after": "1"}
                         refused = Refused(503, "body: too much is being sent at once; try again later", again)
-                    if refused is not None:  # what is still to come is thrown away: who sends may only listen afterwards
+                    if refused is not None:  # discard the rest: the client may read the answer only after sending
                         self._holding, size = self._holding - size, 0
                         parts.clear()
                     else:
@@ -280,7 +280,7 @@ async def _answer(given: Answer, receive: Receive, send: Send) -> None:
 
 
 async def _stream(parts: AsyncIterator[bytes], receive: Receive, send: Send) -> None:
-    """Send parts as they come, until there are no more or the client has gone."""
+    """Send parts as they come, until the end or until the client has gone."""
 
     async def pump() -> None:
         async for part in parts:
@@ -313,7 +313,7 @@ async def _refuse(send: Send, refused: Refused) -> None:
 
 
 async def _in_pieces(message: MutableMapping[str, Any], send: Send) -> None:
-    """A large body, no faster than the client takes it: else all of it would be kept for each slow one."""
+    """Send a large body no faster than the client takes it: otherwise all of it would be buffered for each slow client."""
     body = memoryview(message["body"])
     for start in range(0, len(body), PIECE):
         more = start + PIECE < len(body) or message.get("more_body", False)

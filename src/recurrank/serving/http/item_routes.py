@@ -1,4 +1,4 @@
-"""The routes of items that come and go, and of the rules of all slates."""
+"""The routes that change items, and the rules of all slates."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ _read_rules = msgspec.json.Decoder(SlateRules).decode
 
 
 class Page(msgspec.Struct, forbid_unknown_fields=True):
-    """Which items are asked for, in the query."""
+    """The query parameters of a page of items."""
 
     after: Annotated[int, Meta(ge=0, le=10**9)] = 0
     limit: Annotated[int, Meta(ge=1, le=1000)] = 100
 
 
 def item_routes(service: Service, decoder: Decoder) -> list[Route]:
-    """All of them."""
-    changing = asyncio.Semaphore(1)  # each takes several times the memory of the items
+    """The routes."""
+    changing = asyncio.Semaphore(1)  # each change takes several times the memory of the items
 
     @route(
         "PATCH",
@@ -43,8 +43,8 @@ def item_routes(service: Service, decoder: Decoder) -> list[Route]:
     async def change_items(request: Request) -> Answer:
         """Add, change and remove items, thousands at a time. Only for `anchored`, `balanced`, `recurrank`; others answer 409.
 
-        All of it happens, or none. Once it is answered no server shows an item that was removed. Removing what is not there,
-        and adding what is there with the same features, is not an error: the same request again changes nothing.
+        All changes are made, or none. Once it is answered, no server shows a removed item. Removing an unknown item, and adding
+        an existing one with the same features, is not an error: repeating the request changes nothing.
         """
         kind = request.media or JSON
         if kind != JSON and kind not in MSGPACKS:
@@ -67,8 +67,8 @@ def item_routes(service: Service, decoder: Decoder) -> list[Route]:
     async def set_rules(request: Request) -> Answer:
         """Replace the rules of all slates of a ranker of requests. Once it is answered every server follows them.
 
-        An excluded item is never shown, and a request that pins it is answered with 400; a pinned one stands at its position
-        wherever it is a candidate; `explore` limits what any request may explore.
+        An excluded item is never shown, and a request that pins it is answered with 400. A pinned item is shown at its position
+        whenever it is a candidate. `explore` limits the exploration of every request.
         """
         rules = _read_rules(request.body)
         version = await asyncio.to_thread(service.set_rules, request.parameters[0], rules)
@@ -87,9 +87,9 @@ def _page(service: Service, name: str, page: Page) -> s.ItemsPage:
     hosted, following = service.hosted(name), page.after + page.limit
     stock = service.stocked(name).stock if isinstance(hosted, HostedStock) else None
     if stock is not None and stock.origin is None:
-        places, total = stock.alive[page.after : following].tolist(), len(stock)
-        items = [s.NewItem(str(stock.names[place]), stock.features[place].tolist()) for place in places]
+        indices, total = stock.alive[page.after : following].tolist(), len(stock)
+        items = [s.NewItem(str(stock.names[i]), stock.features[i].tolist()) for i in indices]
     else:
         features, total = hosted.catalogue.features, len(hosted.catalogue)
-        items = [s.NewItem(hosted.first_ids[place], features[place].tolist()) for place in range(total)[page.after : following]]
+        items = [s.NewItem(hosted.first_ids[i], features[i].tolist()) for i in range(total)[page.after : following]]
     return s.ItemsPage(items, total, following if following < total else None)

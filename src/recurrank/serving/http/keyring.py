@@ -1,7 +1,7 @@
-"""The keys that a running server knows, and whether it asks for one. It never opens by itself.
+"""The keys that a running server knows, and whether it requires one. A server never becomes open by itself.
 
-A server without keys on a loopback address is open. One that has seen a key, or was told that keys are required, stays closed
-whatever becomes of them: all revoked, their file deleted or unreadable.
+A server without keys on a loopback address is open. One that has seen a key, or was told to require keys, stays closed whatever
+happens to them: all revoked, their file deleted or unreadable.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from recurrank.serving.http.problems import Refused, log
 from recurrank.serving.store import StoreError
 
 LOOK_SECONDS = 2.0
-"""Seconds that a revoked key may still be accepted. Under load keys are read again after half of them."""
+"""Most seconds that a revoked key is still accepted. Under load, keys are read again after half of this time."""
 PATIENCE = 1.0
-"""Seconds that requests wait for keys that are read again; then those that were read last hold, as the store is away."""
+"""Seconds that requests wait while keys are read again; then the last known keys apply, as the store is not available."""
 
 _NONE = "keys: there are none, so every request is refused; make one with `recurrank keys create NAME --role admin`"
 _UNREADABLE = "keys: they cannot be read, so every request is refused; the log says why"
@@ -26,8 +26,8 @@ class KeyRing:
     """The keys of a server.
 
     Args:
-        keys: where they are kept.
-        required: whether a key is asked for even though there are none.
+        keys: the storage of the keys.
+        required: whether a key is required even if there are none.
 
     """
 
@@ -35,15 +35,15 @@ class KeyRing:
         self._keys, self._required = keys, required
         self._known: list[auth.Key] = []
         self._problem: str | None = None
-        self._read = False  # whether they ever were
+        self._read = False  # whether keys were ever read
         self._looking: asyncio.Task[None] | None = None
-        self._began = self._looked = float("-inf")  # the reading under way, and the last one that ended
+        self._began = self._looked = float("-inf")  # start of the current reading, and of the last that ended
 
     async def look(self, wait: bool = True) -> None:
-        """Read the keys again if it is time to.
+        """Read the keys again if the last reading is too old.
 
-        The first request waits for them in any case. Later ones do, if they ``wait``, where the last reading is too long ago,
-        and not for longer than the store may take: it may be away.
+        The first request always waits for them. Later ones with ``wait`` do so if the last reading is too old, but at most
+        PATIENCE seconds: the store may not be available.
         """
         now = time.monotonic()
         if self._looking is None or self._looking.done():
@@ -51,7 +51,7 @@ class KeyRing:
                 return
             self._began, self._looking = now, asyncio.create_task(asyncio.to_thread(self.read))
         if not self._read:
-            await asyncio.shield(self._looking)  # others may wait for it, too
+            await asyncio.shield(self._looking)  # others may wait for it as well
         elif wait and now - self._looked > LOOK_SECONDS and (left := self._began + PATIENCE - now) > 0:
             await asyncio.wait({self._looking}, timeout=left)
 
@@ -59,20 +59,20 @@ class KeyRing:
         """Read the keys."""
         began = time.monotonic()
         try:
-            found = self._keys.all()
-        except StoreError as error:  # the keys read before hold: none can be revoked meanwhile
+            keys = self._keys.all()
+        except StoreError as error:  # the keys read before still hold: none can be revoked meanwhile
             log.warning("keys cannot be read", why=str(error))
             if not self._read:
                 self._required, self._problem = True, _UNREADABLE
-            self._looked = time.monotonic()  # the next requests need not wait for the store again
+            self._looked = time.monotonic()  # so that the next requests do not wait for the store again
             return
         except (ValueError, OSError) as error:
             log.error("keys cannot be read; every request is refused", why=str(error))
             self._known, self._required, self._problem = [], True, _UNREADABLE
         else:
-            self._required = self._required or bool(found)
-            self._known = found
-            problem = _NONE if self._required and not found else None
+            self._required = self._required or bool(keys)
+            self._known = keys
+            problem = _NONE if self._required and not keys else None
             if problem and self._problem != problem:
                 log.error("there are no keys; every request is refused")
             self._problem = problem
@@ -80,21 +80,21 @@ class KeyRing:
 
     @property
     def required(self) -> bool:
-        """Whether a key is asked for."""
+        """Whether a key is required."""
         return self._required
 
     @property
     def problem(self) -> str | None:
-        """Why nobody can be let in now, if that is so."""
+        """Why every request is refused now; None if it is not."""
         return self._problem
 
     @property
     def origins(self) -> set[str]:
-        """The origins of pages that keys are bound to: these pages may use the server, with such a key."""
+        """The origins that keys are bound to: their pages may use the server, with such a key."""
         return {origin for key in self._known if (origin := key.bound("origin"))}
 
     def owner(self, authorization: bytes) -> auth.Key:
-        """The key in an Authorization header; Refused when it is not one of these."""
+        """The key in an Authorization header; Refused if it is not a known one."""
         if self._problem == _UNREADABLE:
             raise Refused(503, _UNREADABLE, {"retry-after": "5"})
         scheme, _, secret = authorization.decode("latin-1").partition(" ")

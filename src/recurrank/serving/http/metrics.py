@@ -1,4 +1,4 @@
-"""Numbers for Prometheus, read off the service when they are asked for: none of them needs the store."""
+"""Metrics for Prometheus, read from the service on request: none of them needs the store."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class ServiceCollector(Collector):
-    """What was served, learned and dropped, for each ranker; and what an operator wants to be woken for."""
+    """Counts of each ranker, and what operators want alerts for."""
 
     def __init__(self, service: Service) -> None:
         self._service = service

@@ -73,7 +73,7 @@ ANSWERS: dict[str, Any] = {
     "healthz": _HEALTH,
     "readyz": _HEALTH,
 }  # fmt: skip
-"""What the examples are answered with when they are sent one after the other, by operation."""
+"""By operation, the answers to the examples when these are sent in order."""
 _REFUSALS = {
     400: "positions: 9 positions for 4 items; give at most as many positions as items",
     401: "authorization: give a key, as in 'Authorization: Bearer rk_...'",
@@ -87,7 +87,7 @@ _REFUSALS = {
     429: "rate: more than 10000 requests per second with this key",
     503: "store: it cannot be used now; nothing that was acknowledged is lost",
 }
-"""What each refusal may say, by status."""
+"""By status, an example of a refusal."""
 _ABOUT = """
 A ranker decides what to show next and learns from what is clicked. Make one (`PUT /v1/rankers/films`), ask it for a slate
 (`POST /v1/rankers/films/rank`), and report the clicks on it (`POST /v1/feedback`). The examples below work in this order.
@@ -112,7 +112,7 @@ _PAGE = [
     {"in": "query", "required": False, "name": "limit", "schema": {"type": "integer", "minimum": 1, "maximum": 1000}},
 ]
 _ALWAYS = (400, 401, 403, 408, 413, 421, 429, 503)
-"""Statuses that any route may refuse a request with."""
+"""Statuses with which any route may refuse a request."""
 _NAME = {
     "name": "name", "in": "path", "required": True, "example": "films",
     "description": "letters, digits, dots, dashes, underscores", "schema": {"type": "string", "pattern": s.Name},
@@ -120,15 +120,15 @@ _NAME = {
 
 
 def document(routes: Sequence[Route]) -> dict[str, Any]:
-    """Every route with its body and answers; one answer leads to the next request, and every example works."""
-    told = [(one, one.about) for one in routes if one.about is not None]
+    """Every route with its body and answers; links lead from an answer to the next request, and every example works."""
+    told = [(route, route.about) for route in routes if route.about is not None]
     bodies = [s.NewRanker, RankerSpec, s.AskSlate, list[s.NewReport], s.Problem, s.ItemsPatch, SlateRules, RolloutChange]
     answers = [about.answer for _, about in told if about.answer not in (None, str)]
     found, parts = msgspec.json.schema_components([*bodies, *answers], ref_template=_REFERENCE)
     ranker, spec, ask, reports, refused, patch, rules, turn = found[: len(bodies)]
     _algorithms(parts, ranker, spec)
     schemas = iter(found[len(bodies) :])
-    operations = {about.id: _operation(one, about, schemas, refused) for one, about in told}
+    operations = {about.id: _operation(route, about, schemas, refused) for route, about in told}
 
     binary, text = {"schema": {"type": "string", "format": "binary"}}, {"schema": {"type": "string"}, "example": _FILE}
     body = {JSON: {"schema": ranker, "example": _RANKER}, CSV: text, NPY: binary, PARQUET: binary}
@@ -157,8 +157,8 @@ def document(routes: Sequence[Route]) -> dict[str, Any]:
         "show_ranker": {"operationId": "show_ranker", **named},
     }
     paths: dict[str, Any] = {}
-    for one, about in told:
-        paths.setdefault(one.path, {})[one.method.lower()] = operations[about.id]
+    for route, about in told:
+        paths.setdefault(route.path, {})[route.method.lower()] = operations[about.id]
     return {
         "openapi": "3.1.0",
         "info": {"title": "recurrank", "version": __version__, "description": _ABOUT.strip()},
@@ -170,7 +170,7 @@ def document(routes: Sequence[Route]) -> dict[str, Any]:
 
 
 def _operation(route: Route, about: Operation, schemas: Iterator[Any], refused: Any) -> dict[str, Any]:
-    """A route with its answers; ``schemas`` has the next JSON answer's."""
+    """A route with its answers; ``schemas`` yields the schemas of JSON answers."""
     description = inspect.getdoc(route.handler) or ""
     responses: dict[str, Any] = {}
     if about.answer is None:
@@ -195,28 +195,28 @@ def _operation(route: Route, about: Operation, schemas: Iterator[Any], refused: 
 
 
 def _algorithms(parts: dict[str, Any], *asked: dict[str, Any]) -> None:
-    """The algorithms that are served and the options of each, as they declare them."""
+    """Add the served algorithms and the options that they declare."""
     options = []
     for name in names(served=True):
         title = f"Options of {name}"
         schema = registered()[name].options_schema()
-        schema["properties"].pop("dim", None)  # a field beside the options
+        schema["properties"].pop("dim", None)  # a field of the specification
         parts[title.replace(" ", "-")] = {"title": title, **schema}
         options.append({"$ref": _REFERENCE.format(name=title.replace(" ", "-"))})
-    for one in asked:
-        properties = parts[one["$ref"].rpartition("/")[2]]["properties"]
+    for reference in asked:
+        properties = parts[reference["$ref"].rpartition("/")[2]]["properties"]
         properties["algorithm"]["enum"] = names(served=True)
         properties["options"] = {"description": "the algorithm's own", "anyOf": options, "default": {}}
 
 
 def _settings(properties: dict[str, Any]) -> list[dict[str, Any]]:
-    """Settings of an uploaded file, in the query; no defaults, since a page would send them with JSON too, which is refused."""
-    found = []
+    """Query parameters with the settings of an uploaded file; without defaults, which a page would send with JSON."""
+    parameters = []
     for name, described in properties.items():
         schema = {key: value for key, value in described.items() if key != "default"}
-        if "anyOf" in schema:  # an object: a page would fill it in, and send it
+        if "anyOf" in schema:  # an object: the page would fill it in, and send it
             schema = {"type": "string", "description": "a JSON object"}
         usual = f"; {json.dumps(described['default'])} by default" if "default" in described else "; needed with a file"
         about = f"only with a file (CSV, .npy or Parquet); with JSON it belongs into the body{usual}"
-        found.append({"in": "query", "required": False, "name": name, "description": about, "schema": schema})
-    return found
+        parameters.append({"in": "query", "required": False, "name": name, "description": about, "schema": schema})
+    return parameters

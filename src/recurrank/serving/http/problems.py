@@ -1,4 +1,4 @@
-"""What went wrong, as an answer: a problem document (RFC 9457) with one line that says what, and what instead."""
+"""Errors as answers: a problem document (RFC 9457) with one line that says what is wrong, and what to do instead."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ log = structlog.get_logger("recurrank.http")
 
 
 class Refused(Exception):
-    """An answer instead of the route's."""
+    """Raised to answer with a problem document."""
 
     def __init__(self, status: int, detail: str, headers: dict[str, str] | None = None) -> None:
         super().__init__(detail)
@@ -57,7 +57,7 @@ class Problem(NamedTuple):
 
 
 def explain(error: Exception, route: str) -> Problem:
-    """What to answer, whatever went wrong; where an unknown error came from goes to the log, and nothing of the request."""
+    """The answer to any error; unknown errors are logged with their traceback, but nothing of the request."""
     match error:
         case Refused():
             return Problem(error.status, error.detail, error.headers)

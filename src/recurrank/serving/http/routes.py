@@ -1,9 +1,9 @@
-"""The table of routes, the only place that says which requests there are and who may make them.
+"""The table of routes: the single source for which requests exist and who may make them.
 
-A route is declared once, beside its handler: method, path, role, what its body may be. Routing, roles, metrics and the OpenAPI
-document are all read from it. What is not in the table is not there: a path is looked up as it was sent, byte
-by byte, so that no second spelling of it exists (no ``//``, ``..``, ``%2F``, trailing slash), and whoever checks a key
-and whoever answers look at the same route.
+A route is declared once, at its handler: method, path, role, kind of body. Routing, roles, metrics and the OpenAPI document
+are all read from it. Nothing else is served: a path is looked up as it was sent, byte by byte, so that it has no second
+spelling (no ``//``, ``..``, ``%2F``, trailing slash), and the check of the key and the handler always see the same
+route.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ from typing import Any, Literal, NamedTuple
 from recurrank.serving.auth import Key
 
 PUBLIC, ANY_KEY = "public", "any key"
-"""Roles of routes besides those of keys: no key is needed; any key will do."""
+"""Roles of routes in addition to those of keys: no key needed; any key accepted."""
 
 Method = Literal["GET", "PUT", "POST", "PATCH", "DELETE"]
 
 _PATH = re.compile(rb"/|(?:/(?!\.\.?(?:/|\Z))[A-Za-z0-9._~-]+)+")
-"""The one spelling of a path: segments of unreserved characters, none of them empty, ``.`` or ``..``."""
+"""Paths that are looked up: segments of unreserved characters, none of them empty, ``.`` or ``..``."""
 _REMEMBERED = 4096
-"""Paths whose routes are remembered; looking one up is five times as fast as matching it."""
+"""Size of the cache of routes by path; a lookup is five times as fast as matching."""
 
 
 class Request(NamedTuple):
-    """What a handler gets: the path's parameters, the query, headers, the body, whole, the client's address, and its key."""
+    """The input of a handler: the path's parameters, the query, headers, the whole body, the client's address, and its key."""
 
     parameters: tuple[str, ...]
     query: dict[str, str]
@@ -43,7 +43,7 @@ class Request(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """What a handler gives: bytes, or parts that are sent as they come until there are no more or the client has gone."""
+    """The output of a handler: bytes, or parts that are sent as they come, until the end or until the client has gone."""
 
     body: bytes | AsyncIterator[bytes]
     media: str = "application/json"
@@ -55,7 +55,7 @@ Handler = Callable[[Request], Awaitable[Answer]]
 
 
 class Operation(NamedTuple):
-    """What the OpenAPI document says about a route beside the handler's docstring."""
+    """What the OpenAPI document says about a route, in addition to the handler's docstring."""
 
     id: str
     tag: str
@@ -67,12 +67,12 @@ class Route(NamedTuple):
     """One method of one path.
 
     Attributes:
-        method: of HTTP.
-        path: a template, as ``/v1/rankers/{name}``; also the label in metrics and logs.
+        method: the HTTP method.
+        path: a template such as ``/v1/rankers/{name}``; also the label in metrics and logs.
         role: the role that a key needs (``admin`` may do everything), or ``PUBLIC`` or ``ANY_KEY``.
-        handler: answers.
+        handler: answers requests.
         file: whether the body may be a catalogue; otherwise it is small.
-        about: for the OpenAPI document; None for what is only for the pages.
+        about: for the OpenAPI document; None for routes that only the pages use.
 
     """
 
@@ -87,12 +87,12 @@ class Route(NamedTuple):
 def route(
     method: Method, path: str, role: str, about: Operation | None = None, *, file: bool = False
 ) -> Callable[[Handler], Route]:
-    """Declare a route; every route has to state its role."""
+    """Declare a route; every route must state its role."""
     return lambda handler: Route(method, path, role, handler, file, about)
 
 
 class Found(NamedTuple):
-    """What the table has for a path: its routes by method, and the values of the path's parameters."""
+    """The result of looking up a path: its routes by method, and the values of its parameters."""
 
     routes: Mapping[str, Route]
     parameters: tuple[str, ...]
@@ -104,18 +104,18 @@ class Table:
     def __init__(self, routes: Iterable[Route]) -> None:
         self.routes = tuple(routes)
         self._tree: dict[str, Any] = {}
-        for one in self.routes:
+        for declared in self.routes:
             node = self._tree
-            for segment in one.path.split("/")[1:]:
+            for segment in declared.path.split("/")[1:]:
                 node = node.setdefault("{}" if segment.startswith("{") else segment, {})
             methods = node.setdefault("", {})  # the only empty segment is that of "/"
-            if one.method in methods:
-                raise ValueError(f"routes: {one.method} {one.path} is declared twice")
-            methods[one.method] = one
+            if declared.method in methods:
+                raise ValueError(f"routes: {declared.method} {declared.path} is declared twice")
+            methods[declared.method] = declared
         self.find = functools.lru_cache(_REMEMBERED)(self._find)
 
     def _find(self, raw: bytes) -> Found | None:
-        """The routes of a path as it was sent; None where there are none, or for another spelling of one."""
+        """The routes of a path as it was sent; None if there are none, or for another spelling."""
         if not _PATH.fullmatch(raw):
             return None
         node, parameters = self._tree, []

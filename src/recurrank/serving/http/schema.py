@@ -1,4 +1,4 @@
-"""What goes over the wire. Unknown fields are refused, so that a misspelt one is not silently without effect."""
+"""Bodies and answers of the API. Unknown fields are refused, so that a misspelt one is noticed."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ END = r"(?![\s\S])"
 """The end of a text in a pattern. Python's ``$`` also matches before a last newline; ``\\Z`` is not in JSON Schema."""
 SlateId = Annotated[str, Meta(min_length=1, max_length=128, pattern=rf"^[\x21-\x7e]+{END}", description="printable, no spaces")]
 Name = rf"^[A-Za-z0-9][A-Za-z0-9_.-]{{0,63}}{END}"
-"""Of rankers."""
+"""Pattern of the names of rankers."""
 
 
 class NewItem(Struct, forbid_unknown_fields=True):
@@ -25,13 +25,13 @@ class NewItem(Struct, forbid_unknown_fields=True):
 
 
 class NewRanker(RankerSpec, frozen=True, kw_only=True):
-    """A ranker to be made: its settings, and its items; a ranker of requests may have ``dim`` in their place."""
+    """A new ranker: its settings and its items; a ranker of requests may have ``dim`` instead of items."""
 
     items: Annotated[list[NewItem], Meta(max_length=200_000, description="more as a file")] = field(default_factory=list)
 
 
 class Created(Struct):
-    """Whether it is new (or was there already, the very same)."""
+    """Whether the ranker is new, or the same one existed already."""
 
     name: str
     created: bool
@@ -99,7 +99,7 @@ class ItemsPatch(Struct, forbid_unknown_fields=True):
 
 
 class ItemsPatched(Struct):
-    """What was done: the event that did it, how many items there are now, and how many were added, changed and removed."""
+    """The event of the change, the number of items now, and how many were added, changed and removed."""
 
     version: int
     items: int

@@ -1,4 +1,4 @@
-"""A limited number of things at a time. A slot is taken before the work starts, so that no two requests take the last one."""
+"""Limit concurrent work. A slot is taken before the work starts, so that no two requests take the last one."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from recurrank.serving.http.problems import Refused
 
 
 class Slots:
-    """So many slots; Refused (503) with this line when all are taken."""
+    """A number of slots; Refused (503) with the detail ``full`` if all are taken."""
 
     def __init__(self, number: int, full: str, retry: int) -> None:
         self._free, self._full, self._retry = number, full, retry
 
     def take(self) -> Slot:
-        """One of them, until it is released."""
+        """Take a slot, until it is released."""
         if self._free <= 0:
             raise Refused(503, self._full, {"retry-after": str(self._retry)})
         self._free -= 1
@@ -23,9 +23,9 @@ class Slots:
 
 
 class Slot:
-    """A slot that was taken. It is released at most once, at the latest when nobody refers to it any more.
+    """A taken slot. It is released once, at the latest when it is garbage collected.
 
-    So a stream that was never started, its visitor having gone, does not keep one.
+    So a stream that never started because its client has gone does not keep a slot.
     """
 
     def __init__(self, slots: Slots) -> None:

@@ -1,4 +1,4 @@
-"""Rankers as they are asked for: JSON with all in it, or a file of features with the settings in the query."""
+"""Decode requests to create a ranker: JSON with everything, or a file of features with the settings in the query."""
 
 from __future__ import annotations
 
@@ -23,24 +23,24 @@ from recurrank.serving.spec import RankerSpec
 NPY, PARQUET, CSV, JSON = "application/x-npy", "application/vnd.apache.parquet", "text/csv", "application/json"
 
 ITEMS = 10_000_000
-"""Of one ranker."""
+"""Most items of one ranker."""
 
 
 COLUMNS = 10_000
-"""Of one file."""
+"""Most columns of one file."""
 NPY_HEADER = 4_096
-"""Bytes of the header of a .npy file; numpy writes 128."""
+"""Most bytes of the header of a .npy file; numpy writes 128."""
 
 
 class Bounds(msgspec.Struct, frozen=True):
-    """What a catalogue may be, decoded; Refused says what it is instead."""
+    """Limits of a decoded catalogue; larger ones are Refused."""
 
     bytes: int = 256 << 20
     items: int = ITEMS
     columns: int = COLUMNS
 
     def check(self, items: int, columns: int, itemsize: int = 8, ids: int = 0) -> None:
-        """``itemsize`` bytes per feature, ``ids`` bytes of ids."""
+        """Raise Refused if a limit is exceeded, with ``itemsize`` bytes per feature and ``ids`` bytes of ids."""
         if items > self.items:
             raise Refused(413, f"body: {items:,} items; at most {self.items:,} are taken")
         if columns > self.columns:
@@ -51,7 +51,7 @@ class Bounds(msgspec.Struct, frozen=True):
 
 
 def read_ranker(kind: str, body: bytes, query: dict[str, str], bounds: Bounds | None = None) -> tuple[RankerSpec, Catalogue]:
-    """What was asked for; ValueError, msgspec's errors or Refused for what will not do."""
+    """Decode a ranker; ValueError, msgspec's errors or Refused for an invalid one."""
     bounds = bounds or Bounds()
     if kind == JSON:
         if query:
@@ -87,7 +87,7 @@ def read_items(kind: str, body: bytes, bounds: Bounds) -> Catalogue:
 
 
 def without_items(spec: RankerSpec) -> Catalogue:
-    """No items, of ``dim`` features; ValueError where there have to be some."""
+    """An empty catalogue of ``dim`` features; ValueError if the ranker needs items."""
     if spec.dim is not None:
         return Stock.empty(spec.dim)
     instead = ", or how many features a candidate has, as dim" if spec.takes_requests else ""
@@ -103,18 +103,18 @@ def _value(text: str) -> Any:
 
 def _listed(items: list[s.NewItem]) -> Catalogue:
     size = len(items[0].features)
-    for place, item in enumerate(items):
+    for row, item in enumerate(items):
         if len(item.features) != size:
-            raise ValueError(f"items[{place}].features: {len(item.features)} numbers, the first item has {size}")
+            raise ValueError(f"items[{row}].features: {len(item.features)} numbers, the first item has {size}")
     return Catalogue(np.array([item.features for item in items]), [item.id for item in items])
 
 
 def read_npy(body: bytes, bounds: Bounds) -> np.ndarray[Any, Any]:
-    """The array in a .npy file, where it is in the body; nothing is allocated for what its header claims."""
+    """The array in a .npy file, a view of the body; nothing is allocated because of its header."""
     try:
         start = _npy_start(body)
         shape, columnwise, kind = _npy_header(body[:start])
-    except Exception as error:  # numpy reads it with Python's own parser, which has many ways to fail
+    except Exception as error:  # numpy uses Python's own parser, which can fail in many ways
         raise ValueError("body: not a .npy file of numbers, or a truncated one") from error
     if kind.kind not in "fiub" or len(shape) != 2 or min(shape) < 0:
         raise ValueError(f"body: an array of shape {shape} of {kind}; give two dimensions of numbers, with one row per item")
@@ -126,7 +126,7 @@ def read_npy(body: bytes, bounds: Bounds) -> np.ndarray[Any, Any]:
 
 
 def _npy_start(body: bytes) -> int:
-    """Where the numbers begin."""
+    """Offset of the numbers in a .npy file."""
     width = 2 if body[6:7] == b"\x01" else 4
     length = int.from_bytes(body[8 : 8 + width], "little")
     if length > NPY_HEADER:
@@ -134,19 +134,19 @@ def _npy_start(body: bytes) -> int:
     return 8 + width + length
 
 
-@functools.lru_cache(256)  # requests of as many candidates have the same, and parsing takes longer than ranking
+@functools.lru_cache(256)  # requests with equal numbers of candidates share it; parsing takes longer than ranking
 def _npy_header(head: bytes) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
     file = io.BytesIO(head)
     major = np.lib.format.read_magic(file)[0]
     if major not in (1, 2, 3):
         raise ValueError(f"version {major}")
     read = np.lib.format.read_array_header_1_0 if major == 1 else np.lib.format.read_array_header_2_0
-    found: tuple[tuple[int, ...], bool, np.dtype[Any]] = read(file)
-    return found
+    header: tuple[tuple[int, ...], bool, np.dtype[Any]] = read(file)
+    return header
 
 
 def _parquet(body: bytes, bounds: Bounds) -> Catalogue:
-    """A column ``id``, if there is one, names the items."""
+    """The catalogue in a Parquet file; a column ``id``, if there is one, names the items."""
     try:
         import pyarrow  # noqa: F401
     except ImportError as error:

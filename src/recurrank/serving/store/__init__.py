@@ -1,4 +1,4 @@
-"""Where the log is kept: SQLite in a file, or PostgreSQL. ``open_store`` takes an address."""
+"""Stores of the log: SQLite in a file, or PostgreSQL. ``open_store`` opens an address."""
 
 from recurrank.serving.store.base import Store
 from recurrank.serving.store.records import StoreError
@@ -7,9 +7,9 @@ __all__ = ["Store", "StoreError", "open_store"]
 
 
 def open_store(address: str, read_only: bool = False) -> Store:
-    """``sqlite:///file.db`` or ``postgresql://...``; ValueError for another address.
+    """Open ``sqlite:///file.db`` or ``postgresql://...``; ValueError for any other address.
 
-    Read-only, a file may be in use by a server at the same time.
+    A file may be opened read-only while a server uses it.
     """
     scheme, separator, rest = address.partition("://")
     if scheme == "sqlite" and separator and rest.startswith("/") and len(rest) > 1:

@@ -1,16 +1,16 @@
-"""What a store does, whichever database is behind it.
+"""What a store does, independent of its database.
 
-All writes go through :meth:`Store.commit`: a group of operations in one transaction, after which they are on disk or none is.
-The store decides in that transaction what becomes of every slate, from the slate's row alone:
+All writes go through :meth:`Store.commit`: a group of operations in one transaction, after which all or none are on disk.
+The store decides in that transaction what becomes of each slate, from the slate's row alone:
 
     served    open      a report, not final: its clicks are added; the slate stays open
               learned   a final report came, or its window closed after clicks or with unreported = "no_click"
-              dropped   its window closed and nobody had reported anything
+              dropped   its window closed without any report
 
-so that an operation that is repeated finds its work done, from whichever process it comes.
+so that a repeated operation finds its work done, from whichever process it comes.
 
-It also decides whether a slate may still be served: one that was drawn before the last change of the ranker's items, rules or
-mode may not, whichever server drew it.
+It also decides whether a slate may still be served: a slate that was drawn before the last change of the ranker's items, rules
+or mode may not, whichever server drew it.
 """
 
 from __future__ import annotations
@@ -49,49 +49,49 @@ _LEARNED, _EXPIRED = bytes([Status.LEARNED]), bytes([Status.EXPIRED])
 
 
 class Store(abc.ABC):
-    """A log with what hangs on it. Subclasses say how rows are read and written; the decisions are here."""
+    """A log and its rows. Subclasses read and write rows; this class decides."""
 
     shared = False
     """Whether other servers may write to the same database."""
 
     def __init__(self) -> None:
         self.late: Counter[int] = Counter()
-        """Reports that came too late, by ranker, since this process began."""
+        """By ranker, reports that came too late since this process started."""
         self.noted = 0
-        """The newest event that this process has heard of."""
+        """The newest event that this process knows of."""
         self.snapshots_wanted = 0
-        """The event that rankers' newest snapshots should cover, if they have news."""
+        """Rankers with new events should soon get a snapshot that covers this event."""
 
     @property
     def busy(self) -> bool:
-        """Whether a transaction would have to wait for another one of this process, as far as it is known."""
+        """Whether a transaction would probably have to wait for another one of this process."""
         return False
 
     def commit(self, operations: Sequence[Operation], wait: bool = True) -> list[Any]:
-        """Do all of them, in order, durably; what became of each: Served, Changed, a status' name, or how many expired.
+        """Execute operations in order, durably; returns for each: Served, Changed, a status, or the number of expired slates.
 
-        Without ``wait``, :class:`Locked` where another transaction would have to be waited for.
+        Without ``wait``, raises :class:`Locked` if it would have to wait for another transaction.
         """
         with self.transaction(wait) as t:
             rows = self.rows(t, {o.slate for o in operations if isinstance(o, (Serve, Report))})
-            expiring = self.rows_served(t, {place for o in operations if isinstance(o, Expire) for place in o.served})
+            expiring = self.rows_served(t, {seq for o in operations if isinstance(o, Expire) for seq in o.served})
             rows |= {row.slate: row for row in expiring}
             ids = {row.served: row.slate for row in expiring}
             known, changes = self.living(t), dict[int, int]()
-            rows = {slate: row for slate, row in rows.items() if row.ranker in known}  # those of deleted rankers are swept
+            rows = {slate: row for slate, row in rows.items() if row.ranker in known}  # rows of deleted rankers are swept later
             before = dict(rows)
             events: list[Event] = []
-            beside: list[bytes] = []  # what each says about the rows beside the log: see chain.py
-            (seq, digest, _), now = self.head(t), time.time()
+            claims: list[bytes] = []  # one per event: see chain.py
+            (last, digest, _), now = self.head(t), time.time()
             payloads: dict[int, bytes] = {}
 
             def note(
-                ranker: int, kind: Kind, served: int = 0, clicks: bytes = b"", payload: bytes = b"", says: bytes = b""
+                ranker: int, kind: Kind, served: int = 0, clicks: bytes = b"", payload: bytes = b"", claim: bytes = b""
             ) -> int:
-                place = seq + len(events) + 1
-                events.append(Event(place, ranker, int(kind), served, clicks, payload, now))
-                beside.append(says)
-                return place
+                seq = last + len(events) + 1
+                events.append(Event(seq, ranker, int(kind), served, clicks, payload, now))
+                claims.append(claim)
+                return seq
 
             outcomes: list[Any] = []
             for operation in operations:
@@ -103,9 +103,9 @@ class Store(abc.ABC):
                         elif row is None and stock < known[ranker].stock:
                             outcomes.append(Served(None, stale=True))
                         elif row is None:
-                            place = note(ranker, Kind.SERVED, payload=payload, says=chain.slate_mark(slate))
-                            rows[slate] = Row(slate, place, ranker, Status.OPEN, b"", payload[:4])
-                            payloads[place] = payload
+                            seq = note(ranker, Kind.SERVED, payload=payload, claim=chain.slate_mark(slate))
+                            rows[slate] = Row(slate, seq, ranker, Status.OPEN, b"", payload[:4])
+                            payloads[seq] = payload
                             outcomes.append(Served(payload))
                         elif row.ranker != ranker:
                             outcomes.append(Served(None))
@@ -114,7 +114,7 @@ class Store(abc.ABC):
                     case Report(slate):
                         outcomes.append(self._reported(rows.get(slate), operation, known, rows, note))
                     case Expire(served, learn):
-                        over = [rows[ids[place]] for place in served if place in ids and ids[place] in rows]
+                        over = [rows[ids[seq]] for seq in served if seq in ids and ids[seq] in rows]
                         outcomes.append(sum(self._expired(row, learn, rows, note) for row in over))
                     case Change(ranker, kind, payload, after):
                         if ranker not in known or known[ranker].stock != after:
@@ -125,9 +125,9 @@ class Store(abc.ABC):
                             outcomes.append(Changed(changes[ranker]))
             new = [row for slate, row in rows.items() if slate not in before]
             changed = [row for slate, row in rows.items() if slate in before and row != before[slate]]
-            self.write(t, events, chain.links(digest, events, beside), new, changed)
+            self.write(t, events, chain.links(digest, events, claims), new, changed)
             self.note_changes(t, changes)
-        self.noted = max(self.noted, seq + len(events))
+        self.noted = max(self.noted, last + len(events))
         if "late" in outcomes:
             reports = zip(operations, outcomes, strict=True)
             self.late.update(rows[o.slate].ranker for o, outcome in reports if outcome == "late" and isinstance(o, Report))
@@ -143,15 +143,15 @@ class Store(abc.ABC):
             return "invalid"
         if row.status != Status.OPEN:
             return "duplicate" if row.status == Status.LEARNED else "late"
-        said = pack_clicks(positions, report.clicks)
+        bits = pack_clicks(positions, report.clicks)
         if report.seen is not None:
-            said += pack_clicks(positions, report.seen)
-        together = joined(row.clicks, said)
+            bits += pack_clicks(positions, report.seen)
+        together = joined(row.clicks, bits)
         if report.final:
-            note(row.ranker, Kind.LEARNED, row.served, together, says=_LEARNED)
+            note(row.ranker, Kind.LEARNED, row.served, together, claim=_LEARNED)
             rows[row.slate] = row._replace(status=Status.LEARNED, clicks=together)
             return "learned"
-        if together != row.clicks:  # a report without anything new is not an event
+        if together != row.clicks:  # a report without news is not an event
             note(row.ranker, Kind.REPORTED, row.served, together)
             rows[row.slate] = row._replace(clicks=together)
         return "open"
@@ -161,58 +161,58 @@ class Store(abc.ABC):
         if row.status != Status.OPEN:
             return 0
         kind = Kind.LEARNED if row.clicks or learn else Kind.DROPPED
-        note(row.ranker, kind, row.served, row.clicks, says=_EXPIRED if kind == Kind.LEARNED else b"")
+        note(row.ranker, kind, row.served, row.clicks, claim=_EXPIRED if kind == Kind.LEARNED else b"")
         rows[row.slate] = row._replace(status=Status.EXPIRED)
         return 1
 
-    # What a database has to offer. ``t`` is what its transaction() gave.
+    # What a database must provide. ``t`` is what its transaction() yielded.
 
     @abc.abstractmethod
     def transaction(self, wait: bool = True) -> AbstractContextManager[Any]:
         """A transaction that appends: one at a time over all processes; it commits durably or raises StoreError.
 
-        Another one is waited for, for two seconds at most where it is another process's. Without ``wait``, not at all.
+        Waits for other transactions, at most two seconds for those of other processes; not at all without ``wait``.
         """
 
     @abc.abstractmethod
     def probe(self, size: int) -> None:
-        """Write so many bytes durably and forget them; StoreError where the store cannot be written."""
+        """Write ``size`` bytes durably and delete them; StoreError if the store cannot be written."""
 
     @abc.abstractmethod
     def rows(self, t: Any, slates: set[str]) -> dict[str, Row]:
-        """The rows of these slates, as far as there are any."""
+        """The existing rows of these slates, by id."""
 
     @abc.abstractmethod
-    def rows_served(self, t: Any, places: set[int]) -> list[Row]:
-        """The rows of the slates that these events served, as far as they are open."""
+    def rows_served(self, t: Any, served: set[int]) -> list[Row]:
+        """The rows of the open slates that these events served."""
 
     @abc.abstractmethod
     def payload(self, t: Any, served: int) -> bytes | None:
-        """The slate of a SERVED event; None where it is not in the log any more."""
+        """The slate of a SERVED event; None if it is not in the log any more."""
 
     @abc.abstractmethod
     def head(self, t: Any = None) -> Head:
-        """The end of the chain. New events follow it, whatever the log holds: where its last ones were removed, a gap shows."""
+        """The end of the chain. New events follow it even if the last events were removed, so that a gap remains visible."""
 
     @abc.abstractmethod
     def living(self, t: Any) -> dict[int, Living]:
-        """Every ranker that has not been deleted."""
+        """All rankers that are not deleted, by number."""
 
     @abc.abstractmethod
     def note_changes(self, t: Any, changes: dict[int, int]) -> None:
-        """The last change of these rankers' items, rules or mode is that of these events."""
+        """Record these events as the last changes of their rankers' items, rules or mode."""
 
     @abc.abstractmethod
     def write(self, t: Any, events: list[Event], links: list[bytes], new: list[Row], changed: list[Row]) -> None:
-        """Append events with their links, which move the head; add and change rows."""
+        """Append events with their links, move the head, add and change rows."""
 
     @abc.abstractmethod
     def events(self, after: int, limit: int, ranker: int | None = None) -> list[Event]:
-        """The events after a place, at most so many; payloads are those of the slates concerned."""
+        """The events after ``after``, at most ``limit``; events about a served slate have it as their payload."""
 
     @abc.abstractmethod
     def changes(self, ranker: int, after: int, until: int | None = None) -> list[Event]:
-        """The events that changed a ranker's items, rules or mode, after one event and up to another, in order."""
+        """The events after ``after`` and up to ``until`` that changed a ranker's items, rules or mode, in order."""
 
     @abc.abstractmethod
     def newest(self) -> int:
@@ -220,57 +220,57 @@ class Store(abc.ABC):
 
     @abc.abstractmethod
     def open_slates(self) -> dict[int, list[int]]:
-        """The slates that are open, by ranker: the events that served them, in order."""
+        """By ranker, the events that served its open slates, in order."""
 
     @abc.abstractmethod
     def note(self, name: str, value: bytes) -> None:
-        """Keep something small under a name."""
+        """Store a small value under a name."""
 
     @abc.abstractmethod
     def noted_as(self, name: str) -> bytes | None:
-        """What :meth:`note` kept."""
+        """The value that :meth:`note` stored."""
 
     @abc.abstractmethod
     def create(self, name: str, config: bytes, digest: str, positions: int, catalogue: Iterable[bytes]) -> StoredRanker | None:
-        """A new ranker; None when the name is taken by another one. The same one again is neither an error nor an event."""
+        """Create a ranker; None if another one has the name. Creating the same one again has no effect."""
 
     @abc.abstractmethod
     def delete(self, name: str) -> bool:
-        """Forget a ranker but for its events and, until :meth:`sweep`, its slates; False when there is none of that name."""
+        """Delete a ranker, except its events and, until :meth:`sweep`, its slates; False if there is none of that name."""
 
     @abc.abstractmethod
     def rankers(self) -> list[StoredRanker]:
-        """Those that are not deleted, by number."""
+        """All rankers that are not deleted, ordered by number."""
 
     @abc.abstractmethod
     def catalogue(self, ranker: int) -> bytes:
-        """What was given to :meth:`create`, end to end."""
+        """The catalogue that was given to :meth:`create`, its parts joined."""
 
     @abc.abstractmethod
     def keep(self, ranker: int, snapshot: Snapshot, retain: int = 2) -> None:
-        """Store a snapshot and forget all but the newest few and those that are pinned."""
+        """Store a snapshot, and delete all but the ``retain`` newest and the pinned ones."""
 
     @abc.abstractmethod
     def keep_items(self, ranker: int, items: bytes) -> None:
-        """Store a ranker's items as a whole, in place of those that were stored before."""
+        """Store a ranker's items as a whole, replacing those stored before."""
 
     @abc.abstractmethod
     def kept_items(self, ranker: int) -> bytes | None:
-        """What :meth:`keep_items` stored."""
+        """The items that :meth:`keep_items` stored."""
 
     @abc.abstractmethod
     def snapshots(self, ranker: int) -> Iterator[Snapshot]:
-        """Newest first."""
+        """A ranker's snapshots, newest first."""
 
     @abc.abstractmethod
     def drop_snapshots(self, rankers: list[int]) -> None:
-        """Forget all snapshots of these rankers, and how far snapshots reach (checkpoint.py), in one transaction."""
+        """Delete all snapshots of these rankers, and the checkpoint (checkpoint.py), in one transaction."""
 
-    # What is old and goes (retention.py).
+    # The removal of old events (retention.py).
 
     @abc.abstractmethod
     def maintaining(self, patience: float = 0.0) -> AbstractContextManager[bool]:
-        """Whether nobody else raises the floor, erases or writes to the archive meanwhile; others are waited for so long."""
+        """The exclusive right to raise the floor, erase or write to the archive; False if it is taken for ``patience``."""
 
     @abc.abstractmethod
     def floor(self) -> Floor:
@@ -278,101 +278,101 @@ class Store(abc.ABC):
 
     @abc.abstractmethod
     def pins(self) -> list[Kept]:
-        """Which snapshots there are, with their pins, in order."""
+        """All snapshots with their pins, ordered by ranker and event."""
 
     @abc.abstractmethod
     def pin(self, snapshots: dict[int, int], pin: Pin) -> None:
-        """Pin one snapshot of each of these rankers; others of them that had the same pin lose it."""
+        """Pin one snapshot of each of these rankers; their other snapshots with the same pin lose it."""
 
     @abc.abstractmethod
     def snapshot(self, ranker: int, seq: int) -> Snapshot | None:
-        """The snapshot after an event, if it is there."""
+        """A ranker's snapshot after event ``seq``, if it exists."""
 
     @abc.abstractmethod
     def raise_floor(self, floor: Floor, verified: dict[int, int], items: dict[int, bytes]) -> None:
-        """Let the log begin later, in one transaction: snapshots that take its place, and items where these change."""
+        """Let the log begin later, in one transaction; also pin verified snapshots and store items at the floor."""
 
     @abc.abstractmethod
     def floor_items(self, ranker: int) -> bytes | None:
-        """What the items of a ranker were at the floor, if they had changed by then."""
+        """The items of a ranker at the floor, if they had changed by then."""
 
     @abc.abstractmethod
     def lines(self, after: int, until: int, limit: int) -> list[Line]:
-        """The events after one and up to another that are there, at most so many."""
+        """The events in the log after ``after`` and up to ``until``, at most ``limit``."""
 
     @abc.abstractmethod
     def remove(self, events: list[int], slates: list[tuple[str, int]]) -> None:
-        """Remove events and slates' rows, together; after a power cut they may be there again.
+        """Remove events and rows of slates in one transaction, which a power cut may undo.
 
-        A slate is an id and the event that served it: a row whose id another ranker's slate has taken since stays.
+        A slate is given by its id and the event that served it: a row stays if a newer slate has reused its id.
         """
 
     @abc.abstractmethod
     def to_sweep(self) -> bytes | None:
-        """What changes whenever there may be more slates' rows without a ranker or an event; None where there are none."""
+        """A token that changes whenever there may be more rows of slates to sweep; None if there are none."""
 
     @abc.abstractmethod
     def sweep(self, after: str, limit: int) -> str | None:
-        """Remove such rows among so many after an id; the last one looked at, None at the end."""
+        """Remove rows without a ranker or an event among ``limit`` rows after an id; returns the last id, None at the end."""
 
     @abc.abstractmethod
     def swept(self, seen: bytes) -> None:
-        """All rows have been looked at, if :meth:`to_sweep` is what it was before."""
+        """Record that all rows have been swept, if :meth:`to_sweep` still returns ``seen``."""
 
     @abc.abstractmethod
     def ask_sweep(self) -> None:
-        """There may be rows to sweep."""
+        """Record that there may be rows to sweep."""
 
     @abc.abstractmethod
     def replace_slates(self, payloads: dict[int, bytes], floor: Floor | None = None) -> None:
-        """Replace the slates of SERVED events, and the floor where that says something about them, durably."""
+        """Replace the slates of SERVED events, and optionally the floor, durably."""
 
     @abc.abstractmethod
     def scrub(self) -> None:
-        """Let nothing of what was replaced stay in the database's files; StoreError where somebody is in the way."""
+        """Remove replaced data from the database's files; StoreError if another transaction prevents it."""
 
     @abc.abstractmethod
     def size(self) -> int:
-        """Bytes that the store takes on disk."""
+        """Size of the store on disk, in bytes."""
 
     def disk(self) -> tuple[int, int] | None:
-        """Bytes of the disk that a file is on, all and free."""
+        """Total and free bytes of the disk with the store's file; None if it is not a file."""
         return None
 
-    # Everything as it is on disk, for whoever checks it (verify.py).
+    # Everything as it is on disk, for verification (verify.py).
 
     def integrity(self) -> list[str]:
-        """What the database itself finds wrong."""
+        """Faults that the database itself finds."""
         return []
 
     def damage(self) -> list[str]:
-        """The same in less time: its pages alone, not compared with its indexes."""
+        """:meth:`integrity` in less time: checks pages alone, without comparing them to indexes."""
         return []
 
     @abc.abstractmethod
     def raw(self, after: int, limit: int) -> list[tuple[Any, ...]]:
-        """The events after a place, at most so many: fields as they are stored, and the link."""
+        """The events after ``after``, at most ``limit``: fields as they are stored, and the link."""
 
     @abc.abstractmethod
     def slates(self, after: str, limit: int) -> list[Row]:
-        """The slates' rows after an id, in order of the ids, at most so many."""
+        """The rows of slates after an id, ordered by id, at most ``limit``."""
 
     @abc.abstractmethod
     def ranker_rows(self) -> list[RankerRow]:
-        """All rankers' rows, by number."""
+        """The rows of all rankers, ordered by number."""
 
     @abc.abstractmethod
     def catalogue_parts(self) -> list[tuple[int, int]]:
-        """Which parts of catalogues there are: ranker and part, in order."""
+        """Ranker and part of all parts of catalogues, in order."""
 
     @abc.abstractmethod
     def snapshot_places(self) -> list[tuple[int, int]]:
-        """Which snapshots there are: ranker and event, in order."""
+        """Ranker and event of all snapshots, in order."""
 
     @abc.abstractmethod
     def lease(self) -> bool:
-        """Whether this server may learn: it holds the lease, or has it now. Always, where it is alone."""
+        """Try to get or keep the lease, the right to learn; always True if the store is not shared."""
 
     @abc.abstractmethod
     def close(self) -> None:
-        """Let go of everything."""
+        """Close the store and release its locks."""

@@ -1,8 +1,8 @@
-"""The log in PostgreSQL, for several servers side by side.
+"""The log in PostgreSQL, for several servers on one database.
 
-Transactions that append take one advisory lock, so that the log has no gaps and whoever reads it in order misses nothing. The
-learner's lease is another advisory lock, held by a connection of its own: it ends with the connection, and so with the server;
-and so is the right to raise the floor or to erase.
+Transactions that append take an advisory lock, so that the log has no gaps and a reader in order misses nothing. The learner's
+lease is another advisory lock, held by a separate connection: it ends with the connection, and so with the server. A third lock
+is the right to raise the floor or to erase.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ APPEND, LEARN, MAINTAIN = 0x72656375, 0x72616E6B, 0x6D61696E
 """Keys of the advisory locks."""
 
 LOOK = 0.05
-"""Seconds between two tries to be the one who maintains the store."""
+"""Seconds between two attempts to get the right to maintain the store."""
 
 MIGRATIONS = [
     """
@@ -62,14 +62,14 @@ MIGRATIONS = [
     """,
     "ALTER TABLE recurrank_snapshots ADD COLUMN pin SMALLINT NOT NULL DEFAULT 0",
 ]
-"""In order; each in a transaction of its own, with its number. Never change one that was released."""
+"""In order; each runs in its own transaction, which records its number. Never change a released one."""
 
 SCRUBBING = 24 * 3600.0
-"""Seconds that writing the table of events anew may take: it says nothing meanwhile."""
+"""Most seconds for rewriting the table of events, during which the database is silent."""
 
 WAIT, PAUSE, TRY = 60.0, 1.0, 0.5
-"""Seconds that other transactions are waited for before that, between two looks, and that a try may wait for its lock: whoever
-uses the events waits behind it."""
+"""Seconds to wait for other transactions before that, between two attempts, and for the lock in one attempt: meanwhile other
+users of the events wait behind it."""
 
 
 class PostgresStore(SqlStore):
@@ -82,7 +82,7 @@ class PostgresStore(SqlStore):
         super().__init__()
         self._writer, self._reader, self._leaser = Reconnecting(address), Reconnecting(address), Reconnecting(address)
         self._maintainer = Reconnecting(address)
-        self._slow = Reconnecting(address)  # for what is large, so that commits of this server do not have to wait for it
+        self._slow = Reconnecting(address)  # for large writes, so that commits of this server do not wait for them
         self._leased: Any = None
         try:
             with self._writer.use() as connection:
@@ -127,11 +127,11 @@ class PostgresStore(SqlStore):
         t.execute(f"SELECT {columns} FROM {joined} WHERE s.slate = ANY(%s)", (list(slates),))
         return {row[0]: Row(*row) for row in t.fetchall()}
 
-    def rows_served(self, t: Any, places: set[int]) -> list[Row]:
-        if not places:
+    def rows_served(self, t: Any, served: set[int]) -> list[Row]:
+        if not served:
             return []
         query = "SELECT slate, served, ranker, status, clicks FROM recurrank_slates WHERE status = 0 AND served = ANY(%s)"
-        t.execute(query + " ORDER BY served", (list(places),))
+        t.execute(query + " ORDER BY served", (list(served),))
         return [Row(*row) for row in t.fetchall()]
 
     def write(self, t: Any, events: list[Event], links: list[bytes], new: list[Row], changed: list[Row]) -> None:
@@ -152,13 +152,13 @@ class PostgresStore(SqlStore):
             t.execute(query + " AS c (slate, status, clicks) WHERE s.slate = c.slate", values)
 
     def scrub(self) -> None:
-        """Write the table of events anew. A row stays in it as long as a transaction may still see it: those are waited for."""
+        """Rewrite the table of events. Waits for transactions that may still see old rows, since these would stay."""
         with self._slow.use(SCRUBBING) as connection:
             mark = int(connection.execute("SELECT txid_current()").fetchone()[0]) % (1 << 32)
             until = time.monotonic() + WAIT
-            while (found := _in_the_way(connection, mark)) is not None:
+            while (obstacle := _in_the_way(connection, mark)) is not None:
                 if time.monotonic() >= until:
-                    who, since = found
+                    who, since = obstacle
                     began = "" if since is None else f" since {since:%Y-%m-%d %H:%M:%S%z}"
                     raise StoreError(f"{who}{began} still sees what was erased, or uses the events; end it and erase again")
                 time.sleep(PAUSE)
@@ -169,14 +169,14 @@ class PostgresStore(SqlStore):
 
     def lease(self) -> bool:
         with self._leaser.use(SILENCE) as connection:
-            if self._leased is not connection:  # a new connection holds nothing yet
+            if self._leased is not connection:  # a new connection holds no lock yet
                 self._leased = None
                 with connection.cursor() as t:
                     t.execute("SELECT pg_try_advisory_lock(%s)", (LEARN,))
                     if t.fetchone()[0]:
                         self._leased = connection
             else:
-                connection.execute("SELECT 1")  # it raises where the connection, and the lease with it, is gone
+                connection.execute("SELECT 1")  # raises if the connection, and with it the lease, is lost
         return self._leased is not None
 
     @contextmanager
@@ -198,7 +198,7 @@ class PostgresStore(SqlStore):
                         connection.execute("SELECT pg_advisory_unlock(%s)", (MAINTAIN,))
 
     def close(self) -> None:
-        # PostgreSQL ends a session some time after its connection is closed; the next learner need not wait for that.
+        # PostgreSQL ends a session some time after its connection is closed; unlocking spares the next learner the wait.
         self._leaser.close(last=None if self._leased is None else "SELECT pg_advisory_unlock_all()")
         for line in (self._maintainer, self._reader, self._slow, self._writer):
             line.close()
@@ -225,7 +225,7 @@ class PostgresKeys:
 
     def change(self, change: Change) -> None:
         with self._line.use() as connection, connection.transaction():
-            connection.execute("LOCK TABLE recurrank_keys IN EXCLUSIVE MODE")  # others may read meanwhile
+            connection.execute("LOCK TABLE recurrank_keys IN EXCLUSIVE MODE")  # others may still read
             keys = change(self._read(connection))
             connection.execute("DELETE FROM recurrank_keys")
             for key in keys:
@@ -249,7 +249,7 @@ _USES = """
 
 
 def _in_the_way(connection: Any, mark: int) -> tuple[str, Any] | None:
-    """Who may see what is older than a transaction, or uses the events, and since when; None once the table is written anew."""
+    """Rewrite the table of events; None if done, otherwise who prevents it, and since when."""
     if (found := connection.execute(_SEES, {"mark": mark}).fetchone()) is not None:
         return found[0], found[1]
     connection.execute("SET statement_timeout = 0")
@@ -265,7 +265,7 @@ def _in_the_way(connection: Any, mark: int) -> tuple[str, Any] | None:
 
 
 def _lock(t: Any) -> None:
-    """Be the one who appends, until the transaction ends."""
+    """Take the exclusive right to append, until the transaction ends."""
     t.execute("SELECT pg_advisory_xact_lock(%s)", (APPEND,))
 
 
@@ -276,7 +276,7 @@ def _many(head: str, kinds: str, rows: Sequence[tuple[Any, ...]]) -> tuple[str, 
 
 
 def check_version(connection: Any) -> None:
-    """StoreError for a database of another version than this one's."""
+    """Raise StoreError for a database of another version."""
     done = 0
     if connection.execute("SELECT to_regclass('recurrank_migrations')").fetchone()[0]:
         done = connection.execute("SELECT coalesce(max(number), 0) FROM recurrank_migrations").fetchone()[0]

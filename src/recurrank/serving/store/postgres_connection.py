@@ -1,4 +1,4 @@
-"""Connections to PostgreSQL that fail after a while of silence, and are made again at the next use."""
+"""Connections to PostgreSQL that fail if the database is silent for too long, and reconnect at the next use."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ except ImportError as error:
     raise ValueError("store: PostgreSQL needs psycopg; install recurrank[postgres]") from error
 
 LockNotAvailable = psycopg.errors.LockNotAvailable
-"""A lock was not free in time."""
+"""Raised if a lock was not free in time."""
 
 SILENCE, LONG_SILENCE = 2.0, 10.0
-"""Seconds without a byte from the database after which a call fails: of those that requests and the lease wait for, and of
-the rest. A server that is stopped still answers keepalives, so that only a clock on this side can tell."""
+"""Seconds without a byte from the database after which a call fails: for calls that requests or the lease wait for, and for
+all others. A suspended server still answers keepalives, so that only a clock on this side can detect it."""
 
 PARAMETERS = {
     "connect_timeout": 2,
@@ -30,7 +30,7 @@ PARAMETERS = {
     "keepalives_count": 3,
     "tcp_user_timeout": 5000,
 }
-"""What libpq is told where the address does not say otherwise: a network that swallows packets is noticed in seconds."""
+"""Default parameters of libpq, which the address may override: a network that drops packets is noticed in seconds."""
 
 OPTIONS = {
     "idle_in_transaction_session_timeout": 5000,
@@ -40,11 +40,11 @@ OPTIONS = {
     "tcp_keepalives_interval": 2,
     "tcp_keepalives_count": 3,
 }
-"""Of every session: a server that stops in a transaction, or disappears with its lease, does not hold up others for long."""
+"""Options of every session: a server that hangs in a transaction, or vanishes with its lease, does not block others long."""
 
 
 class Watched(psycopg.Connection[Any]):
-    """A connection on which a call fails when the database has been silent for too long; the connection is closed then."""
+    """A connection that closes itself, and fails the call, if the database is silent for too long."""
 
     patience = SILENCE
 
@@ -52,7 +52,7 @@ class Watched(psycopg.Connection[Any]):
         return super().wait(self._watched(gen), *arguments, **keywords)
 
     def _watched(self, gen: Any) -> Generator[Any, Any, Any]:
-        """The generator of a call. psycopg sends it what is ready on the socket: nothing, every tenth of a second at least."""
+        """Wraps the generator of a call. psycopg sends it the readiness of the socket at least every tenth of a second."""
         until = time.monotonic() + self.patience
         try:
             wanted = next(gen)
@@ -69,7 +69,7 @@ class Watched(psycopg.Connection[Any]):
 
 
 class Reconnecting:
-    """A connection that is made when it is needed, and made again after it failed."""
+    """A connection that opens on demand, and again after a failure."""
 
     def __init__(self, address: str) -> None:
         self._address = address
@@ -78,7 +78,7 @@ class Reconnecting:
 
     @contextmanager
     def use(self, patience: float = LONG_SILENCE) -> Iterator[Any]:
-        """The connection; a call fails after so many seconds of silence."""
+        """The connection; a call fails after ``patience`` seconds of silence."""
         with self.lock:
             try:
                 if self._connection is None or self._connection.closed:
@@ -90,7 +90,7 @@ class Reconnecting:
                 raise StoreError(f"PostgreSQL cannot be used: {type(error).__name__}") from error
 
     def close(self, last: str | None = None) -> None:
-        """Let go of it, after a last statement; unless a call that hangs keeps it: that ends with the process."""
+        """Close the connection, after a last statement; one in use by a hanging call stays open until the process ends."""
         if self.lock.acquire(timeout=0.5):
             if last is not None and self._connection is not None:
                 self._connection.patience = 0.5

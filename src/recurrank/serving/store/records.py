@@ -1,4 +1,4 @@
-"""What a store takes and gives: operations, what became of them, rows, snapshots, and how far back the log reaches."""
+"""Records of a store: operations, their outcomes, rows, snapshots, and the floor of the log."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ from recurrank.serving.events import Kind
 
 
 class StoreError(Exception):
-    """The store cannot be read or written now: nothing was acknowledged, and it may work later."""
+    """The store cannot be read or written now; nothing was acknowledged, and a retry may succeed."""
 
 
 class Locked(StoreError):
-    """Another transaction is under way, and the caller cannot wait for it."""
+    """Another transaction is running, and the caller cannot wait for it."""
 
 
 class Status(IntEnum):
-    """Of a slate, in its row. The numbers are on disk."""
+    """Status of a slate, in its row. The numbers are on disk."""
 
     OPEN = 0
     LEARNED = 1  # by a final report
-    EXPIRED = 2  # its window closed: learned from what there was, or dropped
+    EXPIRED = 2  # its window closed: learned from the clicks so far, or dropped
 
 
 class Serve(NamedTuple):
-    """Serve a slate under this id, unless the id is taken; ``stock`` is the last change of items, rules or mode it knows of."""
+    """Serve a slate under this id, unless the id is taken; ``stock`` is the last change of items, rules or mode it includes."""
 
     slate: str
     ranker: int
@@ -37,9 +37,9 @@ class Serve(NamedTuple):
 
 
 class Report(NamedTuple):
-    """Clicks on a slate; and the positions that were on the screen, where that is known.
+    """Clicks on a slate, and the positions that were on the screen, if known.
 
-    Where ``ranker`` is given, slates of other rankers are unknown to whoever reports.
+    If ``ranker`` is given, slates of other rankers count as unknown.
     """
 
     slate: str
@@ -50,14 +50,14 @@ class Report(NamedTuple):
 
 
 class Expire(NamedTuple):
-    """The windows of the slates served by these events have closed; ``learn`` is whether silence counts as no click."""
+    """Close the windows of the slates served by these events; ``learn`` says that no report counts as no click."""
 
     served: tuple[int, ...]
     learn: bool
 
 
 class Change(NamedTuple):
-    """Change a ranker's items, rules or mode, if the last such change is that of the event ``after``."""
+    """Change a ranker's items, rules or mode, if the last such change was the event ``after``."""
 
     ranker: int
     kind: Kind
@@ -69,9 +69,9 @@ Operation = Serve | Report | Expire | Change
 
 
 class Served(NamedTuple):
-    """The slate under the id: the one asked for, or the one that was there; None when the id is another ranker's.
+    """The slate under the id: the new one, or an existing one; None if the id belongs to another ranker.
 
-    ``stale``: nothing was served, since items, rules or the mode have changed since the slate was drawn.
+    ``stale``: nothing was served, since items, rules or mode have changed after the slate was drawn.
     """
 
     payload: bytes | None
@@ -79,14 +79,14 @@ class Served(NamedTuple):
 
 
 class Changed(NamedTuple):
-    """The event of a change; 0 where another one came first, or where there is no such ranker."""
+    """The event of a change; 0 if another change came first, or if there is no such ranker (``gone``)."""
 
     seq: int
     gone: bool = False
 
 
 class Row(NamedTuple):
-    """A slate's row, and where it is asked for the first four bytes of the slate."""
+    """A slate's row and, if asked for, the first four bytes of the slate (``head``)."""
 
     slate: str
     served: int
@@ -97,14 +97,14 @@ class Row(NamedTuple):
 
 
 class Living(NamedTuple):
-    """A ranker that is not deleted: K, and the event of the last change of its items, rules or mode."""
+    """A ranker that is not deleted: its positions, and the last event that changed its items, rules or mode."""
 
     positions: int
     stock: int
 
 
 class StoredRanker(NamedTuple):
-    """A ranker as it was asked for. ``digest`` tells whether a repeated request is the same."""
+    """A ranker as it was created. ``digest`` recognises a repeated request."""
 
     number: int
     name: str
@@ -114,7 +114,7 @@ class StoredRanker(NamedTuple):
 
 
 class RankerRow(NamedTuple):
-    """A ranker's row as it is, deleted ones included, for whoever checks it."""
+    """A ranker's row as it is stored, also of a deleted ranker, for verification."""
 
     number: int
     name: str
@@ -134,7 +134,7 @@ class Head(NamedTuple):
 
 
 class Snapshot(NamedTuple):
-    """A ranker's state after the event ``seq``. The digest is checked by its reader."""
+    """A ranker's state after the event ``seq``. Readers check the digest."""
 
     seq: int
     digest: str
@@ -142,15 +142,15 @@ class Snapshot(NamedTuple):
 
 
 class Pin(IntEnum):
-    """Of a snapshot, why it is not forgotten when newer ones come. The numbers are on disk."""
+    """Why a snapshot is kept when newer ones come. The numbers are on disk."""
 
     NONE = 0
-    CANDIDATE = 1  # it is being compared with a replay of the log
+    CANDIDATE = 1  # to be compared with a replay of the log
     VERIFIED = 2  # it equals a replay of the log: events before it may go
 
 
 class Kept(NamedTuple):
-    """Where a snapshot is: its ranker, its event, and its pin."""
+    """A stored snapshot: its ranker, its event, and its pin."""
 
     ranker: int
     seq: int
@@ -160,16 +160,16 @@ class Kept(NamedTuple):
 class Floor(msgspec.Struct, frozen=True):
     """How far back the log reaches: the events up to ``seq`` are in the archive, or were dropped.
 
-    A few of them stay in the log: those that created or deleted a ranker, and those that served a slate that was open then or
-    whose window has not passed.
+    A few of them stay in the log: those that created or deleted a ranker, and those that served a slate that was open then, or
+    whose window is still open.
 
     Attributes:
-        seq: the last event that the log need not have; 0 where it has all.
-        digest: of that event in the chain.
+        seq: the last event that may be missing in the log; 0 if none is.
+        digest: the digest of that event in the chain.
         open: the events up to it that served a slate that was open then, 8 bytes each.
-        seal: of those events, so that they can be checked without the archive (:func:`~recurrank.serving.chain.seal`).
-        archive: where the events went; None where they were dropped.
-        changes: rankers, and the last event up to it that changed their items, rules or mode.
+        seal: a digest of those events, to check them without the archive (:func:`~recurrank.serving.chain.seal`).
+        archive: the address where the events went; None if they were dropped.
+        changes: by ranker, the last event up to it that changed items, rules or mode.
 
     """
 
@@ -182,11 +182,11 @@ class Floor(msgspec.Struct, frozen=True):
 
     def open_events(self) -> list[int]:
         """The events of :attr:`open`."""
-        return [int.from_bytes(self.open[place : place + 8], "little") for place in range(0, len(self.open), 8)]
+        return [int.from_bytes(self.open[i : i + 8], "little") for i in range(0, len(self.open), 8)]
 
 
 class Line(NamedTuple):
-    """An event before the floor, without its payload, for whoever removes it."""
+    """An event without its payload, for retention."""
 
     seq: int
     ranker: int

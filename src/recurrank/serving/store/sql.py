@@ -1,4 +1,4 @@
-"""What both databases do alike: the same statements, spelled for each: ``@`` is the prefix of tables, ``?`` a value."""
+"""SQL that both databases share. In the statements ``@`` stands for the prefix of tables and ``?`` for a value."""
 
 from __future__ import annotations
 
@@ -41,16 +41,16 @@ _EVENTS = """
 
 _CHANGE_NOTE = "ON CONFLICT (name) DO UPDATE SET value = excluded.value"
 FLOOR, FLOOR_ITEMS, SWEEP = "floor", "floor_items/", "sweep"
-"""Names of notes; of the second, the beginning."""
+"""Names of notes; the second is a prefix."""
 
 
 def _items_name(ranker: int) -> str:
-    """What a ranker's items are kept under, in the table of notes."""
+    """Name of the note with a ranker's items."""
     return f"items/{ranker}"
 
 
 def _floor_items_name(ranker: int) -> str:
-    """The same for its items at the floor."""
+    """Name of the note with a ranker's items at the floor."""
     return f"{FLOOR_ITEMS}{ranker}"
 
 
@@ -75,7 +75,7 @@ class SqlStore(Store):
         self._maintenance = threading.Lock()
 
     def run(self, t: Any, query: str, *values: Any) -> Any:
-        """Run a statement in what :meth:`reading` or a transaction gave; its rows can be fetched from the result."""
+        """Run a statement in what :meth:`reading` or a transaction yielded; its rows can be fetched from the result."""
         return t.execute(_spelled(query, self.prefix, self.mark), values)
 
     def all(self, query: str, *values: Any) -> list[Any]:
@@ -85,19 +85,19 @@ class SqlStore(Store):
 
     @abc.abstractmethod
     def reading(self) -> AbstractContextManager[Any]:
-        """For queries outside a transaction."""
+        """A context for queries outside a transaction."""
 
     @abc.abstractmethod
     def long_transaction(self) -> AbstractContextManager[Any]:
-        """A transaction for what may be large; it has to call :meth:`append_alone` before it appends."""
+        """A transaction for large writes; it must call :meth:`append_alone` before it appends."""
 
     @abc.abstractmethod
     def lazy_transaction(self) -> AbstractContextManager[Any]:
-        """A transaction that may be undone by a power cut, until the next one of another kind is on disk."""
+        """A transaction that a power cut may undo, until the next durable one is on disk."""
 
     @abc.abstractmethod
     def append_alone(self, t: Any) -> None:
-        """Be the only one who appends, until the transaction ends."""
+        """Take the exclusive right to append, until the transaction ends."""
 
     def payload(self, t: Any, served: int) -> bytes | None:
         found = self.run(t, "SELECT payload FROM @events WHERE seq = ?", served).fetchone()
@@ -160,14 +160,14 @@ class SqlStore(Store):
                 return StoredRanker(*row) if row[3] == digest else None
             insert = "INSERT INTO @rankers (name, config, digest, positions) VALUES (?, ?, ?, ?)"
             self.run(t, insert, name, config, digest, positions)
-            made = StoredRanker(*self.run(t, f"{_RANKERS} AND name = ?", name).fetchone())
+            stored = StoredRanker(*self.run(t, f"{_RANKERS} AND name = ?", name).fetchone())
             parts = list(catalogue)
             for part, data in enumerate(parts):
-                self.run(t, "INSERT INTO @catalogues VALUES (?, ?, ?)", made.number, part, data)
-            self.append_alone(t)  # not before: the others rank and learn while a large catalogue is sent
-            says = chain.ranker_mark(made.number, name, digest, positions) + chain.catalogue_mark(config, parts)
-            self._append(t, made.number, Kind.CREATED, says)
-            return made
+                self.run(t, "INSERT INTO @catalogues VALUES (?, ?, ?)", stored.number, part, data)
+            self.append_alone(t)  # not earlier: other servers rank and learn while a large catalogue is sent
+            claim = chain.ranker_mark(stored.number, name, digest, positions) + chain.catalogue_mark(config, parts)
+            self._append(t, stored.number, Kind.CREATED, claim)
+            return stored
 
     def delete(self, name: str) -> bool:
         with self.long_transaction() as t:
@@ -184,11 +184,11 @@ class SqlStore(Store):
             self._append(t, row[0], Kind.DELETED)
             return True
 
-    def _append(self, t: Any, ranker: int, kind: Kind, says: bytes = b"") -> None:
-        """An event of a ranker, not of a slate."""
+    def _append(self, t: Any, ranker: int, kind: Kind, claim: bytes = b"") -> None:
+        """Append an event about a ranker."""
         seq, digest, _ = self.head(t)
         event = Event(seq + 1, ranker, int(kind), 0, b"", b"", time.time())
-        self.write(t, [event], [chain.link(digest, event, says)], [], [])
+        self.write(t, [event], [chain.link(digest, event, claim)], [], [])
 
     def rankers(self) -> list[StoredRanker]:
         return [StoredRanker(*row) for row in self.all(f"{_RANKERS} ORDER BY number")]
@@ -271,7 +271,7 @@ class SqlStore(Store):
 
     def remove(self, events: list[int], slates: list[tuple[str, int]]) -> None:
         with self.lazy_transaction() as t:
-            if slates:  # an event serves one slate, so that it tells rows of equal ids apart
+            if slates:  # an event serves one slate, so that it distinguishes rows of a reused id
                 names, served = zip(*slates, strict=True)
                 which = f"slate IN ({_marks(names)}) AND served IN ({_marks(served)})"
                 self.run(t, f"DELETE FROM @slates WHERE {which}", *names, *served)
@@ -297,8 +297,8 @@ class SqlStore(Store):
             return None
         living = {stored.number for stored in self.rankers()}
         old = [row.served for row in rows if row.served <= floor and row.status != Status.OPEN]
-        there = {seq for (seq,) in self.all(f"SELECT seq FROM @events WHERE seq IN ({_marks(old)})", *old)} if old else set()
-        lost = {*old} - there
+        present = {seq for (seq,) in self.all(f"SELECT seq FROM @events WHERE seq IN ({_marks(old)})", *old)} if old else set()
+        lost = {*old} - present
         gone = [(row.slate, row.served) for row in rows if row.ranker not in living or row.served in lost]
         if gone:
             self.remove([], gone)

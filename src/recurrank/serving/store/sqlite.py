@@ -1,7 +1,7 @@
 """The log in one SQLite file: one writer connection, WAL, ``synchronous=FULL``, so that a commit is on disk.
 
-Several connections that write are avoided: SQLite before 3.51.3 can corrupt a WAL that several writers checkpoint. A lock on a
-file beside the database keeps a second server away.
+There is only one connection that writes: SQLite before 3.51.3 can corrupt a WAL that several writers checkpoint. A lock file
+next to the database keeps a second server away.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Any
 
 from recurrank.serving import chain
 from recurrank.serving.events import CHANGES, Event, Kind
-from recurrank.serving.files import check_place, give_to_owner
+from recurrank.serving.files import check_path, give_to_owner
 from recurrank.serving.store.records import Head, Living, Locked, Row, StoreError
 from recurrank.serving.store.sql import SqlStore
 
@@ -56,16 +56,16 @@ MIGRATIONS = [
     """,
     "ALTER TABLE snapshots ADD COLUMN pin INTEGER NOT NULL DEFAULT 0",
 ]
-"""In order; each in a transaction of its own, with its number. Never change one that was released."""
+"""In order; each runs in its own transaction, which records its number. Never change a released one."""
 
 LOCKED = 2.0
-"""Seconds that a lock of another process on the file is waited for."""
+"""Seconds to wait for another process's lock on the file."""
 
 WAL = 64 << 20
-"""Bytes to which the WAL is cut once its pages are in the file: while a backup reads, it may have become far larger."""
+"""Bytes to which the WAL is truncated after a checkpoint: it may grow far larger while a backup reads."""
 
 TAIL, TAIL_BYTES = 20_000, 32 << 20
-"""Events kept in memory for the learner, and bytes of slates."""
+"""Most events, and bytes of slates, kept in memory for the learner."""
 
 
 class SqliteStore(SqlStore):
@@ -76,7 +76,7 @@ class SqliteStore(SqlStore):
     def __init__(self, path: str | Path, read_only: bool = False) -> None:
         super().__init__()
         self.path, self._read_only = Path(path), read_only
-        check_place(self.path)
+        check_path(self.path)
         self._guard = None if read_only else _only_one(self.path)
         opened: list[sqlite3.Connection] = []
         try:
@@ -94,26 +94,26 @@ class SqliteStore(SqlStore):
                 self._guard.close()
             raise StoreError(f"{self.path}: {error}") from error
         self._write_lock, self._read_lock = threading.Lock(), threading.Lock()
-        self._lazy = False  # whether commits are not waited for to be on disk
-        self._living: dict[int, Living] | None = None  # known as long as every transaction went well
-        self._head: Head | None = None  # as of the transaction under way
+        self._lazy = False  # whether commits return before they are on disk
+        self._living: dict[int, Living] | None = None  # valid as long as every transaction succeeded
+        self._head: Head | None = None  # as of the current transaction
         self._newest: int | None = None  # the last event that is on disk
         self._tail: deque[Event] = deque(maxlen=TAIL)  # the last events, without gaps
         self._tail_lock = threading.Lock()
-        self._pending: list[Event] = []  # of the transaction under way
+        self._pending: list[Event] = []  # events of the current transaction
         self._shown: dict[int, bytes] = {}  # the slates of the last SERVED events
         self._shown_bytes = 0
 
     def _connect(self, opened: list[sqlite3.Connection]) -> sqlite3.Connection:
         if self._read_only:
-            place = f"{self.path.absolute().as_uri()}?mode=ro"
-            opened.append(sqlite3.connect(place, uri=True, isolation_level=None, check_same_thread=False, timeout=LOCKED))
+            address = f"{self.path.absolute().as_uri()}?mode=ro"
+            opened.append(sqlite3.connect(address, uri=True, isolation_level=None, check_same_thread=False, timeout=LOCKED))
             return opened[-1]
         connection = sqlite3.connect(self.path, isolation_level=None, check_same_thread=False, timeout=LOCKED)
         opened.append(connection)
         connection.execute("PRAGMA journal_mode=WAL")
         connection.execute("PRAGMA synchronous=FULL")
-        # Every checkpoint delays the requests of one group; at 32 MB these are far less than one in a hundred.
+        # Each checkpoint delays the requests of one group; every 32 MB, that is far less than 1 % of them.
         connection.execute("PRAGMA wal_autocheckpoint=8000")
         connection.execute(f"PRAGMA journal_size_limit={WAL}")
         return connection
@@ -150,10 +150,10 @@ class SqliteStore(SqlStore):
         return self.transaction(lazy=True)
 
     def append_alone(self, t: sqlite3.Connection) -> None:
-        """Every transaction is alone."""
+        """Nothing to do: there is only one transaction at a time."""
 
     def _begin(self, wait: bool) -> None:
-        """SQLite's own way of waiting would hold up an event loop, and is set for a connection, not for a call."""
+        """Begin a transaction. SQLite's busy timeout would block an event loop, and is set per connection, not per call."""
         until = time.monotonic() + LOCKED
         while True:
             try:
@@ -167,7 +167,7 @@ class SqliteStore(SqlStore):
             time.sleep(0.005)
 
     def _remember(self) -> None:
-        """Keep what was written for the learner: reading it back costs it, and the requests it competes with, far more."""
+        """Keep the written events for the learner: reading them back would cost it, and competing requests, far more."""
         with self._tail_lock:
             for event in self._pending:
                 if event.kind == Kind.SERVED:
@@ -176,7 +176,7 @@ class SqliteStore(SqlStore):
                 elif event.served:
                     event = event._replace(payload=self._shown.get(event.served, b""))
                 elif event.payload:
-                    event = event._replace(payload=b"")  # a change may be large: it is read when it is asked for
+                    event = event._replace(payload=b"")  # a change may be large: it is read on demand
                 self._tail.append(event)
             while len(self._shown) > TAIL or self._shown_bytes > TAIL_BYTES:
                 oldest = next(iter(self._shown))
@@ -189,7 +189,7 @@ class SqliteStore(SqlStore):
         _rollback(self._writer)
         self._living = self._head = self._newest = None
         self._pending = []
-        with self._tail_lock:  # whether a commit that failed is on disk, only the disk knows
+        with self._tail_lock:  # a failed commit may be on disk or not
             self._tail.clear()
 
     @property
@@ -215,24 +215,24 @@ class SqliteStore(SqlStore):
             found |= {row[0]: Row(*row) for row in t.execute(query, part)}
         return found
 
-    def rows_served(self, t: sqlite3.Connection, places: set[int]) -> list[Row]:
+    def rows_served(self, t: sqlite3.Connection, served: set[int]) -> list[Row]:
         query = "SELECT slate, served, ranker, status, clicks FROM slates WHERE status = 0 AND served = ?"
-        return [Row(*row) for place in sorted(places) for row in t.execute(query, (place,))]
+        return [Row(*row) for seq in sorted(served) for row in t.execute(query, (seq,))]
 
     def head(self, t: sqlite3.Connection | None = None) -> Head:
         if t is None:
             return super().head()
-        if self._head is None:  # nobody else writes
+        if self._head is None:  # there is no other writer
             self._head = super().head(t)
         return self._head
 
     def living(self, t: sqlite3.Connection) -> dict[int, Living]:
-        if self._living is None:  # nobody else writes
+        if self._living is None:  # there is no other writer
             self._living = super().living(t)
         return self._living
 
-    def _append(self, t: sqlite3.Connection, ranker: int, kind: Kind, says: bytes = b"") -> None:
-        super()._append(t, ranker, kind, says)
+    def _append(self, t: sqlite3.Connection, ranker: int, kind: Kind, claim: bytes = b"") -> None:
+        super()._append(t, ranker, kind, claim)
         self._living = None
 
     def write(self, t: sqlite3.Connection, events: list[Event], links: list[bytes], new: list[Row], changed: list[Row]) -> None:
@@ -248,20 +248,20 @@ class SqliteStore(SqlStore):
             self._pending += events
 
     def _recent(self, after: int, limit: int) -> list[Event] | None:
-        """The events after a place, if all of them are in memory still."""
+        """The events after ``after``, if all of them are still in memory."""
         with self._tail_lock:
             if not self._tail or self._tail[0].seq > after + 1:
                 return None
             start = after + 1 - self._tail[0].seq
             found = list(itertools.islice(self._tail, start, start + limit))
         lost = sorted({_payload_of(event) for event in found if not event.payload} - {0})
-        if lost:  # slates of long ago, and changes
+        if lost:  # old slates, and changes
             shown: dict[int, bytes] = {}
             with self.reading() as reader:
-                for part in range(0, len(lost), 500):
-                    places = lost[part : part + 500]
-                    query = f"SELECT seq, payload FROM events WHERE seq IN ({','.join('?' * len(places))})"
-                    shown |= dict(reader.execute(query, places))
+                for first in range(0, len(lost), 500):
+                    part = lost[first : first + 500]
+                    query = f"SELECT seq, payload FROM events WHERE seq IN ({','.join('?' * len(part))})"
+                    shown |= dict(reader.execute(query, part))
             found = [event._replace(payload=shown.get(_payload_of(event), event.payload)) for event in found]
         return found
 
@@ -312,12 +312,12 @@ class SqliteStore(SqlStore):
 
 
 def _payload_of(event: Event) -> int:
-    """The event that holds an event's payload; 0 where there is none."""
+    """The event that holds an event's payload; 0 if it has none."""
     return event.served or (event.seq if event.kind in CHANGES else 0)
 
 
 def _insert(t: sqlite3.Connection, head: str, rows: Sequence[tuple[Any, ...]], tail: str = "") -> None:
-    """Many rows in few statements: each statement hands the interpreter to other threads, and has to wait to get it back."""
+    """Insert many rows in few statements: each statement releases the GIL, and has to wait to get it back."""
     start = 0
     while start < len(rows):
         count = 1 << min(6, (len(rows) - start).bit_length() - 1)  # powers of two, so that there are few different statements
@@ -328,7 +328,7 @@ def _insert(t: sqlite3.Connection, head: str, rows: Sequence[tuple[Any, ...]], t
 
 
 def version_of(connection: sqlite3.Connection) -> int:
-    """Of a file; StoreError for one of a newer version."""
+    """The version of a file; StoreError for a newer one."""
     done = int(connection.execute("SELECT coalesce(max(number), 0) FROM migrations").fetchone()[0])
     if done > len(MIGRATIONS):
         raise StoreError(f"the store is of a newer version ({done}, known here: {len(MIGRATIONS)}); update recurrank")
@@ -336,7 +336,7 @@ def version_of(connection: sqlite3.Connection) -> int:
 
 
 def check_version(connection: sqlite3.Connection) -> None:
-    """StoreError for a file of another version than this one's."""
+    """Raise StoreError for a file of another version."""
     if (done := version_of(connection)) < len(MIGRATIONS):
         raise StoreError(f"the store is of an older version ({done}, current: {len(MIGRATIONS)}); start its server once")
 
@@ -367,16 +367,16 @@ def _rollback(connection: sqlite3.Connection) -> None:
 
 
 def _only_one(path: Path) -> Any:
-    """A lock that another server on the same file does not get; the system lets go of it when a process dies."""
+    """Lock the file against other servers; the system releases the lock when the process dies."""
     lock = path.with_name(path.name + ".lock")
     guard = open(lock, "w")  # noqa: SIM115  (held until close)
-    with suppress(OSError):  # it locks whosever it is
+    with suppress(OSError):  # the lock works whoever owns the file
         give_to_owner(lock, path)
     try:
         import fcntl
 
         fcntl.flock(guard, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except ImportError:  # Windows: its own file locks have to do
+    except ImportError:  # Windows: its own file locks must suffice
         pass
     except OSError as error:
         guard.close()
