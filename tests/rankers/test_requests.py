@@ -698,3 +698,12 @@ def test_late_and_lost_answers_do_not_bias_what_is_learned(points):
     found, apart = ranker._estimated, ranker._estimated.theta - np.array([0.3, 0.3, -0.2, 0.1])
     assert apart @ found.information @ apart < (D + 1) + 6 * np.sqrt(2 * (D + 1))
     assert int(ranker.state.clock[0]) == 1500
+
+
+def test_whole_numbers_name_items_that_have_ids(points):
+    ranker = rr.Anchored(rr.Catalogue(points, ids=range(100, 130)), positions=4, seed=0)
+    assert not {"100", "101"} & set(ranker.rank(exclude=[100, 101]).names)
+    assert ranker.rank(candidates=[100, 101, 102], pin={1: 102}).names[1] == "102"
+    named = rr.Anchored(dim=2, positions=2, seed=0)
+    named.add([1, 2], np.eye(2))
+    assert named.rank(exclude=[1]).names == ("2",)

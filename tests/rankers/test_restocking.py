@@ -88,6 +88,9 @@ def test_a_copy_and_a_loaded_one_go_on_alike(name, problem):
         (lambda ranker: ranker.remove(range(38)), "ids: 2 items would be left for 3 positions"),
         (lambda ranker: ranker.remove([99]), r"ids\[0\]: 99 is not an item"),
         (lambda ranker: ranker.add([7], [[1.0, 2.0, 3.0]]), r"ids\[0\]: 7 is in the catalogue already"),
+        (lambda ranker: ranker.add([57], [[1.0, 2.0, 3.0]]), r"ids\[0\]: 57 is not a free index, .* the next one is 40"),
+        (lambda ranker: ranker.add({"x", "y"}, np.ones((2, 3))), "ids: a set has no order"),
+        (lambda ranker: ranker.update({1, 2}, np.ones((2, 3))), "ids: a set has no order"),
         (lambda ranker: ranker.add(["x"], [[1.0, np.nan, 3.0]]), "features"),
         (lambda ranker: ranker.add(["x"], [[1.0, 2.0, 1e7]]), r"features: 1e\+07 is more than a million times as large"),
         (lambda ranker: ranker.update(["x"], [[1.0, 1.0, 3.0]]), r"ids\[0\]: 'x' is not an item"),
@@ -246,3 +249,67 @@ def test_recurrank_keeps_the_blocks_above():
     ranker.add(["new"], [[0.5] * 8])
     assert [(block.phase, block.first, block.size) for block in ranker.blocks] == [(1, 0, 8)]
     assert set(gone) <= set(ranker.blocks[0].items.tolist())
+
+
+def test_without_ids_a_number_is_its_own_index():
+    ranker = rr.Balanced(np.eye(6), positions=K, rounds=100, seed=0)
+    ranker.remove([2, 4])
+    ranker.add(["x", 4, 6], np.ones((3, 6)))
+    assert {name: ranker.catalogue.index[name] for name in ("x", 4, 6)} == {"x": 2, 4: 4, 6: 6}
+
+
+def test_whole_numbers_are_ids_as_text():
+    ranker = rr.Balanced(rr.Catalogue(np.eye(6), ids=range(100, 106)), positions=K, rounds=100, seed=0)
+    ranker.remove([101])
+    ranker.add([101, np.int64(106)], np.ones((2, 6)))
+    assert set(ranker.catalogue.index) == {str(number) for number in range(100, 107)}
+    with pytest.raises(ValueError, match="'100' is in the catalogue already"):
+        ranker.add([100], np.ones((1, 6)))
+
+
+@pytest.mark.parametrize(
+    "name", [name for name in rr.rankers.names() if name not in ("balanced", "recurrank", "anchored", "club-cascade")]
+)
+def test_a_catalogue_with_gaps_is_for_rankers_whose_items_change(name):
+    """The others would show the indices of removed items."""
+    before = rr.Balanced(rr.Catalogue(np.eye(6), ids=list("abcdef")), positions=1, rounds=100, seed=0)
+    before.remove(["a"])
+    with pytest.raises(ValueError, match=rf"^features: '{name}' needs a catalogue without gaps"):
+        rr.rankers.make(
+            name, features=before.catalogue, positions=1, rounds=100, told={"theta": np.ones(6), "attraction": np.ones(6)}
+        )
+    assert "a" not in rr.Balanced(before.catalogue, positions=5, rounds=100, seed=0).rank().ids
+
+
+def test_a_simulation_refuses_gaps():
+    """Attractions would be those of other items, or of none."""
+    ranker = rr.Balanced(np.eye(6), positions=K, rounds=100, seed=0)
+    ranker.remove([0])
+    with pytest.raises(ValueError, match=r"^ranker: items were removed from its catalogue"):
+        rr.simulate(ranker, rr.clicks.make("cascade", np.full(5, 0.3), K), rounds=10, seed=0)
+
+
+def test_a_change_that_changes_nothing_keeps_recurranks_small_features():
+    """A time in seconds beside a quality: the estimate is made at the scale of each feature."""
+    rng = np.random.default_rng(0)
+    features = np.c_[1.7e9 + rng.uniform(0, 1e7, 30), rng.uniform(size=30)]
+    model = rr.clicks.PositionBased(0.1 + 0.6 * features[:, 1], examination=1 / np.arange(1, K + 1))
+    regret = []
+    for update in (False, True):
+        ranker = rr.RecurRank(features, positions=K, rounds=20_000, seed=0)
+        if update:
+            ranker.update([3], features[3:4])
+        regret.append(rr.simulate(ranker, model, 20_000, seed=0).regret[-1])
+    assert regret[0] == regret[1]
+
+
+@pytest.mark.parametrize("name", BOTH)
+def test_features_of_single_precision_keep_their_rank(name):
+    """Rounding is not a dimension, though a catalogue that changes is held in double precision."""
+    rng = np.random.default_rng(0)
+    features = (rng.normal(size=(60, 3)) @ rng.normal(size=(3, 12))).astype(np.float32)
+    ranker = rr.rankers.make(name, features=features, positions=K, rounds=1000, seed=0)
+    ranker.update([3], features[3:4])
+    explored = ranker._coordinates.map.shape[1] if name == "balanced" else len(ranker._blocks[0].explored)
+    assert explored <= 6
+    assert not ranker.catalogue.precise

@@ -130,6 +130,16 @@ class Catalogue:
     def dim(self) -> int:
         return int(self.features.shape[1])
 
+    @property
+    def gaps(self) -> bool:
+        """Whether some indices have no item, because it was removed."""
+        return len(self) < len(self.features)
+
+    @property
+    def precise(self) -> bool:
+        """Whether features have the precision of float64, as they were given."""
+        return self.features.dtype != np.float32
+
     @functools.cached_property
     def fingerprint(self) -> str:
         """A digest of every feature and id. A saved ranker contains it instead of the catalogue."""

@@ -38,6 +38,7 @@ class Rows:
         features: the whole catalogue, one row per item.
         index: which rows, in which order; by default all of them.
         scales: the largest absolute value of each column, if it is known already.
+        precise: whether features have the precision of float64; by default that of their type.
 
     Reading a memory map whose file has become shorter would kill the process; every read checks that first, and raises
     ValueError.
@@ -48,8 +49,12 @@ class Rows:
 
     """
 
-    def __init__(self, features: Features, index: NDArray[np.integer[Any]] | None = None, scales: Floats | None = None) -> None:
+    def __init__(
+        self, features: Features, index: NDArray[np.integer[Any]] | None = None, scales: Floats | None = None,
+        precise: bool | None = None,
+    ) -> None:  # fmt: skip
         self.features = features
+        self.precise = features.dtype != np.float32 if precise is None else precise
         self.index = index
         self._scales = scales
         self._file = MappedFile.of(features)
@@ -60,11 +65,6 @@ class Rows:
     @property
     def dim(self) -> int:
         return int(self.features.shape[1])
-
-    @property
-    def precise(self) -> bool:
-        """Whether features have the precision of float64."""
-        return self.features.dtype != np.float32
 
     def parts(self) -> list[slice]:
         """The slices that chunks cover."""
@@ -83,7 +83,7 @@ class Rows:
 
     def part(self, which: NDArray[np.integer[Any]]) -> Rows:
         """The chosen rows of this view, as a view."""
-        return Rows(self.features, which if self.index is None else self.index[which])
+        return Rows(self.features, which if self.index is None else self.index[which], precise=self.precise)
 
     def take(self, which: NDArray[np.integer[Any]]) -> Floats:
         """The chosen rows of this view, as float64."""

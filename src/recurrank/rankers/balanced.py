@@ -133,7 +133,9 @@ class Balanced(Restocking):
         self._believed = self.record_prior(prior)
         order = self.alive.astype(np.int32)
         members = None if len(order) == len(self.catalogue.features) else order
-        self._coordinates = Coordinates.of(self.catalogue.features, members, self.catalogue.scales, pivots_by(self.rules))
+        self._coordinates = Coordinates.of(
+            self.catalogue.features, members, self.catalogue.scales, pivots_by(self.rules), self.catalogue.precise
+        )
         order = order[self.rng.permutation(len(order))]
         in_support = np.isin(order, self._coordinates.support)  # a first slate of items that differ much cannot be all bad
         others = order[~in_support]
@@ -190,7 +192,7 @@ class Balanced(Restocking):
         unless their marks are :meth:`carried`.
         """
         state, before, same = self.state, self._coordinates, self.unchanged(stock)
-        self._coordinates = before.after(stock.features, stock.alive, same)
+        self._coordinates = before.after(stock.features, stock.alive, same, stock.precise)
         change = before.back @ self._coordinates.map  # x @ map = (x @ old map) @ change
         if self._coordinates is before:
             change = np.eye(len(change))

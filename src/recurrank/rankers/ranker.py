@@ -94,6 +94,8 @@ class Ranker(Configured):
     """Fields of the state that follow from the catalogue and never change: copies share them, and they are not saved."""
     tracked: ClassVar[tuple[str, ...]] = ()
     """Large tables of the state, of which its field ``changes`` tells what has changed (``engines/tracking.py``)."""
+    items_change: ClassVar[bool] = False
+    """Whether items may come and go."""
     short_slates: bool = False
     """Whether a slate may show fewer items than there are positions."""
     _state: Any
@@ -107,6 +109,10 @@ class Ranker(Configured):
         self.rounds = as_count("rounds", rounds)
         if len(self.catalogue) < self.positions and not self.short_slates:
             raise ValueError(f"positions: {self.positions} is more than the {len(self.catalogue)} items; show fewer")
+        if self.catalogue.gaps and not self.items_change:
+            raise ValueError(
+                f"features: {self.name!r} needs a catalogue without gaps; make a new one of the items that are left"
+            )
         self._sequence = sequence(seed, "ranker")
         self.rng = np.random.Generator(np.random.PCG64(self._sequence))
         self.served = 0

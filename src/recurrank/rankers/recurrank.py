@@ -318,7 +318,8 @@ class RecurRank(Restocking):
 
     def _rows(self, members: NDArray[np.int32] | None) -> Rows:
         """The features of a block's items; the whole catalogue is read in place."""
-        return Rows(self.catalogue.features, members, self.catalogue.scales if members is None else None)
+        catalogue = self.catalogue
+        return Rows(catalogue.features, members, catalogue.scales if members is None else None, catalogue.precise)
 
     def _split(self, block: Block, clicks: Ints, fresh: int) -> tuple[ClosedBlock, list[Block]]:
         """Lines 5-8: estimate, order, eliminate, cut, and open the parts that have positions, numbered from ``fresh``."""
@@ -351,9 +352,8 @@ class RecurRank(Restocking):
         On the span of the items any solution gives the same estimates. It is found in a basis made of explored items, the
         one in which the design was judged, so that an item far from all others costs no digits.
         """
-        catalogue = Rows(self.catalogue.features)
-        explored = catalogue.take(block.explored)
-        basis, _ = basis_of(explored, self.catalogue.scales, catalogue.precise)
+        explored = Rows(self.catalogue.features).take(block.explored)
+        basis, _ = basis_of(explored, self.catalogue.scales, self.catalogue.precise)
         points = explored @ basis.to_coordinates
         change, _ = rebase(points)
         root = np.sqrt(block.visits)

@@ -69,6 +69,7 @@ class RequestRanker(Ranker):
     """Whether it can tell how probable a slate was."""
     by_decisions: ClassVar[bool] = False
     """Whether answers change what is shown only by decisions and by the account of exploration."""
+    items_change = True
     uses_features = True
     from_catalogue: ClassVar[tuple[str, ...]] = ("features", "work")
 
@@ -167,6 +168,9 @@ class RequestRanker(Ranker):
         self._settle()
         size, share = as_positions(positions, self.positions), as_share("explore", explore)
         exclude, pin = listed("exclude", exclude), as_pins(pin)
+        if features is None:
+            exclude = self.catalogue.as_names("exclude", exclude)
+            pin = dict(zip(pin, self.catalogue.as_names("pin", list(pin.values())), strict=True))
         offered = self._candidates(features, candidates, exclude, pin)
         visitor = as_context(context, self.context)
         if len(visitor):
@@ -197,7 +201,7 @@ class RequestRanker(Ranker):
         if candidates is None:
             items = self._without_scanning(exclude, pin)
             return Offered([stock.names[item] for item in items.tolist()], items, stock.features, items)
-        names = listed("candidates", candidates)
+        names = stock.as_names("candidates", candidates)
         items = stock.indices_of("candidates", names)
         if not len(items):
             raise ValueError("candidates: none; name at least one")

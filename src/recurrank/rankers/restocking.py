@@ -7,6 +7,7 @@ catalogue has ids, items go by their ids, otherwise by their indices.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -23,6 +24,8 @@ coordinates in which all items are of one size."""
 
 class Restocking(Ranker):
     """A ranker whose catalogue may change. An algorithm says in ``begin_with`` what it keeps."""
+
+    items_change: ClassVar[bool] = True
 
     def add(self, ids: Sequence[Name], features: ArrayLike) -> None:
         """Add items to the catalogue; ValueError, and no change, if one is there already."""

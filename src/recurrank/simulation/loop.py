@@ -50,6 +50,10 @@ class Simulation:
 
     def __init__(self, ranker: Ranker, model: ClickModel, seed: int | np.random.SeedSequence) -> None:
         _check(ranker, model)
+        if ranker.catalogue.gaps:
+            raise ValueError(
+                "ranker: items were removed from its catalogue; simulate one that is made on the items that are left"
+            )
         if len(model.attraction) != len(ranker.catalogue):
             raise ValueError(
                 f"model: {len(model.attraction)} items, but the ranker has {len(ranker.catalogue)}; they must be the same"

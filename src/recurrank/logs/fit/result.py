@@ -170,7 +170,7 @@ class Fit:
             number = list(self.query_ids).index(query)
         rows = {item: row for row, item in enumerate(catalogue.ids or map(str, range(len(catalogue))))}
         first = _first_examined(fitted, number)
-        scores = np.full(len(catalogue), np.nan)
+        scores = np.full(len(catalogue.features), np.nan)
         for pair in np.flatnonzero(self.pairs.query == number):
             row = rows.get(str(self.item_ids[self.pairs.item[pair]]))
             if row is not None:

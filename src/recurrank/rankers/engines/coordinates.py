@@ -21,8 +21,8 @@ FAR = 4.0
 """An item may be this many times as long as the longest of the design."""
 LONGEST = 1e6
 """Greatest length that data may get in coordinates that they are moved to."""
-IN_SPAN = 1e-8
-"""A row is in the span if at most this share of its length is outside."""
+IN_SPAN, IN_SPAN_SINGLE = 1e-8, 1e-5
+"""A row is in the span if at most this share of its length is outside; the other for features of single precision."""
 
 
 class Coordinates(NamedTuple):
@@ -33,9 +33,12 @@ class Coordinates(NamedTuple):
     support: Ints  # the items of the design
 
     @staticmethod
-    def of(features: Features, items: NDArray[np.integer] | None, scales: Floats, pivot: Pivot = pivots) -> Coordinates:
+    def of(
+        features: Features, items: NDArray[np.integer] | None, scales: Floats, pivot: Pivot = pivots,
+        precise: bool | None = None,
+    ) -> Coordinates:  # fmt: skip
         """Coordinates for these items, None for all; ``scales`` are the largest values of each feature."""
-        rows = Rows(features, items)
+        rows = Rows(features, items, precise=precise)
         design = optimal_design(rows, TOLERANCE, pivot)
         support = rows.take(design.support)
         basis, _ = basis_of(support, scales, rows.precise, pivot)
@@ -48,24 +51,24 @@ class Coordinates(NamedTuple):
         chosen = design.support if items is None else items[design.support].astype(np.int64)
         return Coordinates(map_, np.asarray(back, np.float64), chosen)
 
-    def after(self, features: Features, alive: Ints, same: Ints) -> Coordinates:
+    def after(self, features: Features, alive: Ints, same: Ints, precise: bool = True) -> Coordinates:
         """Coordinates for other items: the rows ``alive``, of which the rows ``same`` are unchanged.
 
         They stay while the items of the design are unchanged and all others are within reach. New ones must be able to hold
         all that was learned, unless an item is outside the span of all others: then theta has more coordinates.
         """
-        rows = np.asarray(features[alive], np.float64)
-        reached = self.reach(rows)
+        rows, share = np.asarray(features[alive], np.float64), IN_SPAN if precise else IN_SPAN_SINGLE
+        reached = self.reach(rows, share)
         if reached and np.isin(self.support, same).all():
             return self
-        new = Coordinates.of(features, alive, without_zeros(np.abs(rows).max(axis=0)))
-        return self if reached and not new.takes(self) else new
+        new = Coordinates.of(features, alive, without_zeros(np.abs(rows).max(axis=0)), precise=precise)
+        return self if reached and not new.takes(self, share) else new
 
-    def takes(self, other: Coordinates) -> bool:
+    def takes(self, other: Coordinates, share: float = IN_SPAN) -> bool:
         """Whether data in other coordinates can be moved to these: their span is in this one, and not too far from it."""
         with np.errstate(over="ignore", invalid="ignore"):
             longest = np.abs(other.back @ self.map).max()
-        return bool(longest <= LONGEST) and self.span(other.back)
+        return bool(longest <= LONGEST) and self.span(other.back, share)
 
     def points(self, features: Features) -> Floats:
         """All items in these coordinates."""
@@ -75,14 +78,14 @@ class Coordinates(NamedTuple):
             whole[part] = chunk @ self.map
         return whole
 
-    def span(self, rows: Floats) -> bool:
-        """Whether these rows are in the span."""
+    def span(self, rows: Floats, share: float = IN_SPAN) -> bool:
+        """Whether these rows are in the span, but for this share of their length."""
         rows = rows / np.maximum(np.abs(rows).max(axis=1, keepdims=True), np.finfo(np.float64).tiny)
         left = rows - (rows @ self.map) @ self.back
-        return bool((np.linalg.norm(left, axis=1) <= IN_SPAN * np.linalg.norm(rows, axis=1)).all())
+        return bool((np.linalg.norm(left, axis=1) <= share * np.linalg.norm(rows, axis=1)).all())
 
-    def reach(self, rows: Floats) -> bool:
+    def reach(self, rows: Floats, share: float = IN_SPAN) -> bool:
         """Whether these rows are in the span, and not far longer than those of the design."""
         with np.errstate(over="ignore", invalid="ignore"):
             near = np.abs(rows @ self.map).max(axis=1) <= FAR * np.sqrt(self.map.shape[1])
-        return bool(near.all()) and self.span(rows)
+        return bool(near.all()) and self.span(rows, share)
