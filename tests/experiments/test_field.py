@@ -15,11 +15,20 @@ from tests.dask_cluster import Cluster
 
 import recurrank as rr
 from recurrank.cli import group, main
-from recurrank.experiments import field
+from recurrank.experiments import field, ranks
 from recurrank.experiments.experiment import Result
 from recurrank.experiments.ranks import Ranks, draw_ranks, mean_ranks
 from recurrank.rankers import documents
 from recurrank.rankers.documents import PDGD
+
+
+@pytest.mark.parametrize("rankers", [2, 12, 31])
+def test_ticks_of_a_diagram_are_whole_and_equally_far_apart(rankers):
+    ticks = ranks._ticks(1.0, float(rankers))
+    assert ticks[0] == 1
+    assert len(ticks) <= 13
+    assert len({*np.diff(ticks)}) == 1
+    assert (ticks == ticks.round()).all()
 
 
 def test_ranks_of_a_published_example():

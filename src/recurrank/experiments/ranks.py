@@ -8,6 +8,7 @@ rankers and N blocks, two mean ranks differ significantly at the 5 % level (Neme
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import NamedTuple
 
@@ -68,6 +69,11 @@ def mean_ranks(names: list[str], losses: ArrayLike) -> Ranks:
     return Ranks([names[i] for i in order], mean[order], difference, p, blocks)
 
 
+def _ticks(low: float, high: float) -> Floats:
+    """Whole ranks at equal distances, a dozen at most."""
+    return np.arange(low, high + 1, max(1, math.ceil((high - low) / 12)))
+
+
 def draw_ranks(found: Ranks, *paths: Path) -> None:
     """The critical-difference diagram: mean ranks on a line, and bars over those that do not differ significantly."""
     from matplotlib import rc_context
@@ -92,7 +98,7 @@ def draw_ranks(found: Ranks, *paths: Path) -> None:
         for number, (first, last) in enumerate(groups):
             panel.plot(found.ranks[[first, last]], [-0.45 * (number + 1)] * 2, color=RED, linewidth=2, solid_capstyle="round")
         panel.plot([low, high], [0, 0], color=INK, linewidth=0.8)
-        for tick in np.unique(np.linspace(low, high, min(len(found.names), 10)).round()):
+        for tick in _ticks(low, high):
             panel.plot([tick, tick], [0, 0.25], color=INK, linewidth=0.8)
             panel.text(tick, 0.4, f"{tick:g}", ha="center", va="bottom", fontsize=7)
         note = "one problem: no test" if not np.isfinite(found.difference) else f"critical difference {found.difference:.2f}"
