@@ -112,6 +112,7 @@ BAD = [
     ({"features": np.eye(D), "context": [1.0]}, "context: this ranker was made without one"),
     ({"features": np.eye(D), "context": []}, "context: this ranker was made without one"),
     ({"features": np.full((2, D), 1e31)}, r"features\[0, 0\]: 1e\+31 is larger than 1e\+30; give it in another unit"),
+    ({"features": np.ma.masked_equal(np.eye(D), 1)}, "features: some entries are masked"),
     ({"features": 1j * np.eye(D)}, "features: rows of different lengths or not numbers"),
     ({"features": np.eye(D), "candidates": ["a", ["b"], "c"]}, r"candidates\[1\]: \['b'\] is not an id"),
     ({"features": np.eye(D), "candidates": {"a", "b", "c"}}, "candidates: a set has no order"),
@@ -294,6 +295,7 @@ def test_items_come_and_go(shop, points):
         (lambda: ranker.add(["new"], points[:1]), r"ids\[0\]: 'new' is in the catalogue already"),
         (lambda: ranker.add(["a", "b"], points[:1]), "ids: 2 ids for 1 rows"),
         (lambda: ranker.remove(removed), r"ids\[0\]: .* is not an item"),
+        (lambda: ranker.add(["a"], np.ma.masked_equal(np.ones((1, D)), 1)), "features: some entries are masked"),
         (lambda: ranker.update(["x"], points[:1]), r"ids\[0\]: 'x' is not an item"),
     ):
         with pytest.raises(ValueError, match=f"^{line}"):
@@ -563,6 +565,7 @@ def test_contexts(points, interactions):
             ranker.rank(points, context=context)
 
 
+        (np.ma.masked_equal([1.0, 9e9], 9e9), "context: some entries are masked"),
 def test_segments_have_strata_of_their_own(points):
     ranker = made()
     play(ranker, points, 40, segment="phone")
