@@ -131,6 +131,7 @@ BAD = [
     ({"features": np.eye(D), "positions": K + 1}, "positions: 5 is more than the 4"),
     ({"features": np.eye(D), "positions": 0}, "positions: 0 is too small"),
     ({"features": np.eye(D), "segment": 7}, "segment: 7 is not a name"),
+    ({"features": np.eye(D), "segment": ["x"]}, r"segment: \['x'\] is not a name"),
     ({"features": np.eye(D), "explore": 1.5}, "explore: 1.5 is not a share"),
 ]
 
