@@ -295,8 +295,8 @@ def test_items_come_and_go(shop, points):
     for bad, line in (
         (lambda: ranker.add(["new"], points[:1]), r"ids\[0\]: 'new' is in the catalogue already"),
         (lambda: ranker.add(["a", "b"], points[:1]), "ids: 2 ids for 1 rows"),
-        (lambda: ranker.remove(removed), r"ids\[0\]: .* is not an item"),
         (lambda: ranker.add(["a"], np.ma.masked_equal(np.ones((1, D)), 1)), "features: some entries are masked"),
+        (lambda: ranker.remove(removed), r"ids\[0\]: .* is not an item"),
         (lambda: ranker.update(["x"], points[:1]), r"ids\[0\]: 'x' is not an item"),
     ):
         with pytest.raises(ValueError, match=f"^{line}"):
@@ -527,9 +527,13 @@ def test_items_whose_scores_overflow_are_ranked_last():
         assert len(set(slate.items.tolist())) == K
 
 
-def test_probabilities_are_told_unless_nobody_asks(points):
-    ranker = made()
+def test_probabilities_are_told_unless_nobody_asks(points, shop):
+    ranker, whole = made(), rr.Anchored(shop, positions=K, seed=0)
     assert ranker.rank(points, propensity=False).joint is None
+    for asked in ({}, {"positions": K - 1}):
+        slate = whole.rank(**asked, propensity=False)
+        assert (slate.propensity, slate.joint, slate.conditional) == (None, None, None)
+        assert whole.rank(**asked).propensity is not None
     slate = ranker.rank(points)
     again = RequestSlate.unpack(slate.pack())
     assert again.joint == slate.joint
@@ -561,12 +565,12 @@ def test_contexts(points, interactions):
         (None, "context: missing"),
         ([1.0], r"context: shape is \(1,\)"),
         ([1.0, np.inf], r"context\[1\]: inf"),
+        (np.ma.masked_equal([1.0, 9e9], 9e9), "context: some entries are masked"),
     ):
         with pytest.raises(ValueError, match=f"^{line}"):
             ranker.rank(points, context=context)
 
 
-        (np.ma.masked_equal([1.0, 9e9], 9e9), "context: some entries are masked"),
 def test_segments_have_strata_of_their_own(points):
     ranker = made()
     play(ranker, points, 40, segment="phone")
