@@ -331,6 +331,22 @@ def test_a_report_says_which_model_how_sure_and_what_it_implies():
 
 @pytest.mark.parametrize(
     ("settings", "said"),
+@pytest.mark.parametrize("shared", [False, True])
+def test_a_model_numbers_items_as_its_ids_are_listed(shared):
+    """A query's model knows the items that were shown for it; the true attractions come back by id."""
+    rng, true = np.random.default_rng(5), dict(zip("abcdef", [0.1, 0.6, 0.2, 0.8, 0.4, 0.7], strict=True))
+    ids = list(true)
+    query = np.repeat(np.arange(2, dtype=np.int32), 3000)
+    items = np.array([rng.permutation([5, 3, 1] if q else [4, 2, 0, 3])[:3] for q in query], np.int32)
+    clicks = (rng.random(items.shape) < np.array(list(true.values()))[items]).astype(np.uint8)
+    models = fit(Sessions(query, items, clicks, ["p", "q"], ids), "pbm", shared=shared).models()
+    assert set(models["pbm"]) == ({"*"} if shared else {"p", "q"})
+    for asked, model in models["pbm"].items():
+        listed = models.item_ids[asked]
+        assert sorted(listed) == (ids if shared else ["b", "d", "f"] if asked == "q" else ["a", "c", "d", "e"])
+        np.testing.assert_allclose(model.attraction, [true[item] for item in listed], atol=0.05)
+
+
     [
         ({"models": "pbm,xyz"}, "'xyz' is unknown"),
         ({"split": "odd"}, "'odd' is unknown"),

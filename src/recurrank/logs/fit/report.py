@@ -59,6 +59,9 @@ def fit(
     >>> clicks = (rng.random((2000, 4)) < np.array([0.8, 0.5, 0.3, 0.1])[items] * [1, 0.6, 0.4, 0.2]).astype(np.uint8)
     >>> log = Sessions(np.zeros(2000, np.int32), items, clicks, [""], list("abcd"))
     >>> fit(log, "pbm,cm").best
+    >>> models = found.models()  # by name and query; item_ids[query][i] is the id of their item i
+    >>> [models.item_ids[""][i] for i in np.argsort(-models["pbm"][""].attraction)]
+    ['a', 'b', 'c', 'd']
     'pbm'
 
     """

@@ -62,7 +62,7 @@ class Row(NamedTuple):
 
 @dataclass
 class Fit:
-    """Fitted click models and their scores on the log. ``fit[name][query]`` is a click model.
+    """Fitted click models and their scores on the log. ``fit.models()[name][query]`` is a click model.
 
     Attributes:
         rows: one per model, the best log-likelihood first.
@@ -84,7 +84,11 @@ class Fit:
     typical: tuple[int, Ints]
 
     def models(self) -> Fitted:
-        """The models as :class:`~recurrank.clicks.ClickModel`, by name and query."""
+        """The models as :class:`~recurrank.clicks.ClickModel`, by name and query (``"*"`` if attractions are shared).
+
+        A query's models know only the items that were shown for it. ``models().item_ids[query]`` lists their ids, in the order
+        in which the models number them: usually not that of the log's ``item_ids``.
+        """
         return Fitted(self._document())
 
     def save(self, path: str | Path) -> None:
