@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -18,6 +19,7 @@ from recurrank.logs.fit.composite import WEIGHT, Composite
 from recurrank.logs.fit.models import NAMES, FittedModel, _product, fit_model, held_out, pages_of, with_tails
 from recurrank.logs.fit.product import collapse, last_clicks
 from recurrank.logs.fit.report import fit
+from recurrank.logs.fit.result import Row
 from recurrank.logs.sessions import Counts, Sessions
 
 ITEMS, K = 6, 4
@@ -330,7 +332,35 @@ def test_a_report_says_which_model_how_sure_and_what_it_implies():
 
 
 @pytest.mark.parametrize(
-    ("settings", "said"),
+    ("behind", "error", "said"),
+    [
+        (0.0, 0.0, "cm explains the log best; dcm, the next, is 0.01000 nats per position behind, 5.0 standard errors"),
+        (1e-5, 1e-5, "cm explains the log best; dcm explains it as well (difference -0.00001, 1.0 standard errors)"),
+        (
+            1e-5,
+            2e-6,
+            "cm explains the log as well as dcm, with 7 parameters instead of 9 "
+            "(difference -0.00001 nats per position, 5.0 standard errors)",
+        ),
+        (
+            1e-3,
+            2e-4,
+            "cm explains the log as well as dcm, if fitted to pages alone, with 7 parameters instead of 9 "
+            "(difference -0.00100 nats per position, 5.0 standard errors)",
+        ),
+    ],
+)
+def test_a_verdict_does_not_contradict_itself(behind, error, said):
+    """The model that is named may be behind: by chance, by next to nothing, or because it is fitted to more than pages."""
+
+    def row(model, behind, error, parameters):
+        return Row(model, -0.5 - behind, 1.4, [], [], behind, error, parameters, 0.1)
+
+    named, other = row("cm", behind, error, 7.0), row("dcm", *((0.0, 0.0) if behind else (0.01, 0.002)), 9.0)
+    rows = [other, named] if behind else [named, other]
+    assert replace(fit(random_log(), "cm,dcm"), rows=rows, best="cm", tested="the log").verdict() == said
+
+
 @pytest.mark.parametrize("shared", [False, True])
 def test_a_model_numbers_items_as_its_ids_are_listed(shared):
     """A query's model knows the items that were shown for it; the true attractions come back by id."""
@@ -347,6 +377,8 @@ def test_a_model_numbers_items_as_its_ids_are_listed(shared):
         np.testing.assert_allclose(model.attraction, [true[item] for item in listed], atol=0.05)
 
 
+@pytest.mark.parametrize(
+    ("settings", "said"),
     [
         ({"models": "pbm,xyz"}, "'xyz' is unknown"),
         ({"split": "odd"}, "'odd' is unknown"),
