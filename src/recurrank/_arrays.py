@@ -19,7 +19,7 @@ _NUMBERS = (int, float, np.integer, np.floating)
 
 def as_array(name: str, values: ArrayLike) -> Floats:
     """A float64 array of any shape; ValueError with the field's name for anything ragged or not numeric."""
-    _refuse_masked(name, values)
+    refuse_masked(name, values)
     try:
         return np.array(values, dtype=np.float64)
     except (TypeError, ValueError) as error:
@@ -36,7 +36,8 @@ def as_number(name: str, value: object) -> float:
         raise ValueError(f"{name}: {value!r} is too large") from error
 
 
-def _refuse_masked(name: str, values: ArrayLike) -> None:
+def refuse_masked(name: str, values: ArrayLike) -> None:
+    """ValueError for an array with masked entries: NumPy would use the numbers under the mask."""
     if np.ma.isMaskedArray(values) and np.ma.is_masked(values):
         raise ValueError(f"{name}: some entries are masked; every number is needed")
 
@@ -47,7 +48,7 @@ def as_features(features: ArrayLike) -> Features:
     Raises ValueError for anything ragged, empty, not numeric or not two-dimensional. The first pass over the
     numbers, not this function, checks that they are finite.
     """
-    _refuse_masked("features", features)
+    refuse_masked("features", features)
     try:
         array = features if isinstance(features, np.memmap) else np.asarray(features)
         if array.dtype == object and array.ndim == 1:  # a column of lists

@@ -130,6 +130,16 @@ def test_samples_follow_every_pattern(name):
         assert abs(counts.get(clicks, 0) - draws * p) <= 5 * np.sqrt(draws * p * (1 - p)) + 1e-9
 
 
+@pytest.mark.parametrize("name", rr.clicks.names())
+def test_functions_by_the_type_of_the_state_may_be_called_from_python(name):
+    model, items = case(0, name)[0], np.array([3, 0, 5])
+    chi, clicks = np.empty(3), np.empty(3, bool)
+    registry.examine(model.state, items, chi)
+    registry.sample(model.state, items, np.random.default_rng(1), clicks)
+    assert chi.tolist() == model.examine(items).tolist()
+    assert clicks.tolist() == model.sample(items, np.random.default_rng(1)).tolist()
+
+
 def test_factored_that_cannot_be_compiled_gives_the_same_run():
     problem = rr.synthetic(items=20, dim=3, seed=0)
     table = {k: 0.8**k for k in range(5)}  # numba has no dictionaries of a closure

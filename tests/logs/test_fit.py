@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -18,6 +19,7 @@ from recurrank.logs.fit.composite import WEIGHT, Composite
 from recurrank.logs.fit.models import NAMES, FittedModel, _product, fit_model, held_out, pages_of, with_tails
 from recurrank.logs.fit.product import collapse, last_clicks
 from recurrank.logs.fit.report import fit
+from recurrank.logs.fit.result import Row
 from recurrank.logs.sessions import Counts, Sessions
 
 ITEMS, K = 6, 4
@@ -327,6 +329,52 @@ def test_a_report_says_which_model_how_sure_and_what_it_implies():
     assert (left.get_ylabel(), right.get_ylabel()) == ("perplexity", "probability of examination")
     assert len({(line.get_marker(), line.get_linestyle()) for line in left.lines}) == len(found.rows)
     assert found.to_frame()["model"].tolist() == [row.model for row in found.rows]
+
+
+@pytest.mark.parametrize(
+    ("behind", "error", "said"),
+    [
+        (0.0, 0.0, "cm explains the log best; dcm, the next, is 0.01000 nats per position behind, 5.0 standard errors"),
+        (1e-5, 1e-5, "cm explains the log best; dcm explains it as well (difference -0.00001, 1.0 standard errors)"),
+        (
+            1e-5,
+            2e-6,
+            "cm explains the log as well as dcm, with 7 parameters instead of 9 "
+            "(difference -0.00001 nats per position, 5.0 standard errors)",
+        ),
+        (
+            1e-3,
+            2e-4,
+            "cm explains the log as well as dcm, if fitted to pages alone, with 7 parameters instead of 9 "
+            "(difference -0.00100 nats per position, 5.0 standard errors)",
+        ),
+    ],
+)
+def test_a_verdict_does_not_contradict_itself(behind, error, said):
+    """The model that is named may be behind: by chance, by next to nothing, or because it is fitted to more than pages."""
+
+    def row(model, behind, error, parameters):
+        return Row(model, -0.5 - behind, 1.4, [], [], behind, error, parameters, 0.1)
+
+    named, other = row("cm", behind, error, 7.0), row("dcm", *((0.0, 0.0) if behind else (0.01, 0.002)), 9.0)
+    rows = [other, named] if behind else [named, other]
+    assert replace(fit(random_log(), "cm,dcm"), rows=rows, best="cm", tested="the log").verdict() == said
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_a_model_numbers_items_as_its_ids_are_listed(shared):
+    """A query's model knows the items that were shown for it; the true attractions come back by id."""
+    rng, true = np.random.default_rng(5), dict(zip("abcdef", [0.1, 0.6, 0.2, 0.8, 0.4, 0.7], strict=True))
+    ids = list(true)
+    query = np.repeat(np.arange(2, dtype=np.int32), 3000)
+    items = np.array([rng.permutation([5, 3, 1] if q else [4, 2, 0, 3])[:3] for q in query], np.int32)
+    clicks = (rng.random(items.shape) < np.array(list(true.values()))[items]).astype(np.uint8)
+    models = fit(Sessions(query, items, clicks, ["p", "q"], ids), "pbm", shared=shared).models()
+    assert set(models["pbm"]) == ({"*"} if shared else {"p", "q"})
+    for asked, model in models["pbm"].items():
+        listed = models.item_ids[asked]
+        assert sorted(listed) == (ids if shared else ["b", "d", "f"] if asked == "q" else ["a", "c", "d", "e"])
+        np.testing.assert_allclose(model.attraction, [true[item] for item in listed], atol=0.05)
 
 
 @pytest.mark.parametrize(

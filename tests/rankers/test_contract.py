@@ -390,3 +390,25 @@ def test_every_kind_of_ranker_is_made_by_its_name():
         ValueError, match=r"^ranker: pdgd ranks the documents of queries; simulate it with recurrank.queries.simulate"
     ):
         rr.simulate(ranker, rr.clicks.Cascade([0.5, 0.4, 0.3, 0.2]), rounds=100)
+
+
+@pytest.mark.parametrize("name", sorted({*rr.rankers.names(None)} - {*NAMES}))
+def test_every_kind_of_ranker_is_saved_and_loaded(name):
+    """Those that rank no catalogue, in the middle of play; those of a catalogue have the test above."""
+    ranker = rr.rankers.make(name, dim=3, positions=3, rounds=100, seed=0)
+    rows, users = np.random.default_rng(1).standard_normal((12, 3)), np.random.default_rng(2)
+
+    def play_on(ranker, answers):
+        shown = []
+        for _ in range(40):
+            slate = ranker.rank(rows)
+            shown.append(slate.items.tolist())
+            ranker.learn(slate, answers.random(3) < 0.4)
+        return shown
+
+    play_on(ranker, users)
+    loaded = rr.load(ranker.save())
+    assert type(loaded) is type(ranker)
+    assert loaded.save() == ranker.save()
+    assert play_on(loaded, np.random.default_rng(3)) == play_on(ranker, np.random.default_rng(3))
+    assert loaded.save() == ranker.save()

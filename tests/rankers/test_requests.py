@@ -112,6 +112,7 @@ BAD = [
     ({"features": np.eye(D), "context": [1.0]}, "context: this ranker was made without one"),
     ({"features": np.eye(D), "context": []}, "context: this ranker was made without one"),
     ({"features": np.full((2, D), 1e31)}, r"features\[0, 0\]: 1e\+31 is larger than 1e\+30; give it in another unit"),
+    ({"features": np.ma.masked_equal(np.eye(D), 1)}, "features: some entries are masked"),
     ({"features": 1j * np.eye(D)}, "features: rows of different lengths or not numbers"),
     ({"features": np.eye(D), "candidates": ["a", ["b"], "c"]}, r"candidates\[1\]: \['b'\] is not an id"),
     ({"features": np.eye(D), "candidates": {"a", "b", "c"}}, "candidates: a set has no order"),
@@ -130,6 +131,7 @@ BAD = [
     ({"features": np.eye(D), "positions": K + 1}, "positions: 5 is more than the 4"),
     ({"features": np.eye(D), "positions": 0}, "positions: 0 is too small"),
     ({"features": np.eye(D), "segment": 7}, "segment: 7 is not a name"),
+    ({"features": np.eye(D), "segment": ["x"]}, r"segment: \['x'\] is not a name"),
     ({"features": np.eye(D), "explore": 1.5}, "explore: 1.5 is not a share"),
 ]
 
@@ -293,6 +295,7 @@ def test_items_come_and_go(shop, points):
     for bad, line in (
         (lambda: ranker.add(["new"], points[:1]), r"ids\[0\]: 'new' is in the catalogue already"),
         (lambda: ranker.add(["a", "b"], points[:1]), "ids: 2 ids for 1 rows"),
+        (lambda: ranker.add(["a"], np.ma.masked_equal(np.ones((1, D)), 1)), "features: some entries are masked"),
         (lambda: ranker.remove(removed), r"ids\[0\]: .* is not an item"),
         (lambda: ranker.update(["x"], points[:1]), r"ids\[0\]: 'x' is not an item"),
     ):
@@ -524,9 +527,13 @@ def test_items_whose_scores_overflow_are_ranked_last():
         assert len(set(slate.items.tolist())) == K
 
 
-def test_probabilities_are_told_unless_nobody_asks(points):
-    ranker = made()
+def test_probabilities_are_told_unless_nobody_asks(points, shop):
+    ranker, whole = made(), rr.Anchored(shop, positions=K, seed=0)
     assert ranker.rank(points, propensity=False).joint is None
+    for asked in ({}, {"positions": K - 1}):
+        slate = whole.rank(**asked, propensity=False)
+        assert (slate.propensity, slate.joint, slate.conditional) == (None, None, None)
+        assert whole.rank(**asked).propensity is not None
     slate = ranker.rank(points)
     again = RequestSlate.unpack(slate.pack())
     assert again.joint == slate.joint
@@ -558,6 +565,7 @@ def test_contexts(points, interactions):
         (None, "context: missing"),
         ([1.0], r"context: shape is \(1,\)"),
         ([1.0, np.inf], r"context\[1\]: inf"),
+        (np.ma.masked_equal([1.0, 9e9], 9e9), "context: some entries are masked"),
     ):
         with pytest.raises(ValueError, match=f"^{line}"):
             ranker.rank(points, context=context)

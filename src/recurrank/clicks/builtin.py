@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from recurrank._arrays import Bools, Floats, Ints
-from recurrank._compiled import inner
+from recurrank._compiled import hot
 from recurrank.clicks import bayesian, browsing, cascade, chain, dependent, document, mixture, position, setwise
 from recurrank.clicks.model import (
     BAYESIAN,
@@ -21,7 +21,7 @@ from recurrank.clicks.model import (
 )
 
 
-@inner
+@hot
 def examine(state: ClickState, items: Ints, chi: Floats) -> None:
     if state.kind == POSITION:
         position.examine(state, items, chi)
@@ -43,7 +43,7 @@ def examine(state: ClickState, items: Ints, chi: Floats) -> None:
         chain.examine(state, items, chi)
 
 
-@inner
+@hot
 def sample(state: ClickState, items: Ints, rng: np.random.Generator, clicks: Bools) -> None:
     if state.kind == POSITION:
         position.sample(state, items, rng, clicks)

@@ -154,7 +154,7 @@ def models() -> dict[str, type[ClickModel]]:
     return dict(_models)
 
 
-# Compiled loops call the next two. Python looks the model up by the type of the state each time, numba once.
+# Compiled loops call the next two, and Python may. Python looks the model up by the type of the state each time, numba once.
 
 
 def examine(state: Any, items: Ints, chi: Floats) -> None:

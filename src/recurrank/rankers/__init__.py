@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Literal, get_args
+from typing import Any
 
 from numpy.typing import ArrayLike
 
@@ -23,7 +23,6 @@ from recurrank.rankers.cascade_ucb import CascadeUCB1 as CascadeUCB1
 from recurrank.rankers.cascade_ucb_v import CascadeUCBV as CascadeUCBV
 from recurrank.rankers.cascade_woful import CascadeWOFUL as CascadeWOFUL
 from recurrank.rankers.club_cascade import CLUBCascade as CLUBCascade
-from recurrank.rankers.contextual import BASELINES, Told
 from recurrank.rankers.dcm_klucb import DCMKLUCB as DCMKLUCB
 from recurrank.rankers.gl_cdcm import GLCDCM as GLCDCM
 from recurrank.rankers.grab import GRAB as GRAB
@@ -40,7 +39,9 @@ from recurrank.rankers.ranked_bandits import RankedBandits as RankedBandits
 from recurrank.rankers.ranked_zooming import RankedZooming as RankedZooming
 from recurrank.rankers.ranker import Ranker, Seed, registered
 from recurrank.rankers.recurrank import RecurRank as RecurRank
-from recurrank.rankers.request_ranker import RequestRanker
+from recurrank.rankers.registry import Ranks as Ranks
+from recurrank.rankers.registry import kinds as kinds
+from recurrank.rankers.registry import names as names
 from recurrank.rankers.saving import load
 from recurrank.rankers.toprank import TopRank as TopRank
 from recurrank.rankers.unirank import UniRank as UniRank
@@ -55,39 +56,6 @@ __all__ += [kind.__name__ for kind in registered().values()]
 
 DEFAULT = "balanced"
 """The algorithm that is used when none is named."""
-
-
-Ranks = Literal["catalogue", "requests", "queries"]
-"""What a ranker ranks: one catalogue, the candidates of requests, or the documents of queries."""
-
-
-def kinds(ranks: Ranks | None = None) -> dict[str, type[Ranker]]:
-    """All algorithms by name, or only those that rank ``ranks``; registered algorithms of your own are included.
-
-    >>> "pdgd" in kinds(), "pdgd" in kinds("catalogue"), "anchored" in kinds("queries")
-    (True, False, True)
-    """
-    if ranks is None:
-        return {**registered(), **kinds("requests"), **kinds("queries")}
-    if ranks == "catalogue":
-        return registered()
-    if ranks == "requests":
-        own = {name: kind for name, kind in registered().items() if issubclass(kind, RequestRanker)}
-        return {"anchored": Anchored, "told": Told, **BASELINES, **own}
-    if ranks == "queries":
-        return {**documents.registered(), "anchored": Anchored, **BASELINES}
-    raise ValueError(f"ranks: {ranks!r} is unknown; choose from {', '.join(get_args(Ranks))}")
-
-
-def names(ranks: Ranks | None = "catalogue", *, served: bool = False) -> list[str]:
-    """The registry names of the algorithms that rank ``ranks`` (None: all); ``served`` keeps those that a service can use.
-
-    >>> "oracle" in names(), "oracle" in names(served=True)
-    (True, False)
-    >>> "pdgd" in names(), "pdgd" in names("queries")
-    (False, True)
-    """
-    return sorted(name for name, kind in kinds(ranks).items() if not (served and kind.not_served))
 
 
 def make(

@@ -287,9 +287,10 @@ class Anchored(RequestRanker):
         return Work.of(candidates, self.positions, self.width, self.width + 1 + (self.link == "logistic"))
 
     def _as_segment(self, segment: str | None) -> str | None:
-        if segment not in self.segments and len(self.segments) > SEGMENTS:
-            raise ValueError(f"segment: {segment!r} would be one more than {SEGMENTS}; name fewer, coarser segments")
-        return super()._as_segment(segment)
+        name = super()._as_segment(segment)
+        if name not in self.segments and len(self.segments) > SEGMENTS:
+            raise ValueError(f"segment: {name!r} would be one more than {SEGMENTS}; name fewer, coarser segments")
+        return name
 
     def index_of(self, segment: str | None) -> int:
         """The index of a segment; a new one gets its strata."""

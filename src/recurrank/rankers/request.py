@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, Self, cast
 import numpy as np
 from numpy.typing import ArrayLike
 
-from recurrank._arrays import Bools, Floats, Ints, as_count, as_number
+from recurrank._arrays import Bools, Floats, Ints, as_count, as_number, refuse_masked
 from recurrank.slate import Slate
 
 LARGEST = 1e30
@@ -195,6 +195,7 @@ def as_context(context: ArrayLike | None, size: int) -> Floats:
 
 def _floats(field: str, values: ArrayLike, wrong: str) -> Floats:
     """The values as numbers; ValueError with the message ``wrong`` for anything else, also for complex ones."""
+    refuse_masked(field, values)
     try:
         array = np.asarray(values)
         if array.dtype.kind == "c":

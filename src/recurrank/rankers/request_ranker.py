@@ -124,7 +124,7 @@ class RequestRanker(Ranker):
         out, pins = listed("exclude", exclude), as_pins(pin)
         plain = features is None and candidates is None and context is None and segment is None and not out and not pins
         if plain and positions is None and explore == 1 and not self.context and len(self.catalogue) >= self.positions:
-            return self._whole_slate()
+            return self._whole_slate(propensity)
         return self._slate(
             self.answered(
                 features, candidates=candidates, context=context, segment=segment, exclude=out, pin=pins,
@@ -132,14 +132,14 @@ class RequestRanker(Ranker):
             )
         )  # fmt: skip
 
-    def _whole_slate(self) -> RequestSlate:
-        """A slate of the whole catalogue, by the functions that simulations call."""
+    def _whole_slate(self, tell: bool) -> RequestSlate:
+        """A slate of the whole catalogue, by the functions that simulations call; they always compute probabilities."""
         self._settle()
         before = float(self.state.account[0])
         items, marks, probabilities = self._draw()
         change, by_index = float(self.state.account[0]) - before, self.catalogue.names
         names = tuple([by_index[item] for item in items.tolist()])
-        propensity, joint, conditional = probabilities or (None, None, None)
+        propensity, joint, conditional = (tell and probabilities) or (None, None, None)
         slate = object.__new__(
             RequestSlate
         )  # its constructor, which sets one attribute after the other, takes as long as drawing

@@ -18,8 +18,8 @@ from numpy.typing import ArrayLike
 from recurrank.catalogue import Catalogue, as_catalogue
 from recurrank.catalogue.catalogue import fingerprint_of
 from recurrank.catalogue.rows import COPIED
-from recurrank.rankers.documents.ranker import registered as document_rankers
-from recurrank.rankers.ranker import Ranker, registered
+from recurrank.rankers.ranker import Ranker
+from recurrank.rankers.registry import kinds
 from recurrank.rankers.stock import Stock
 
 MAGIC = b"recurrank\n"
@@ -64,7 +64,7 @@ def load(blob: bytes, features: ArrayLike | Catalogue | None = None) -> Ranker:
     if not isinstance(blob, bytes | bytearray | memoryview):
         raise ValueError(f"saved ranker: {type(blob).__name__} is not bytes; give what save() returned")
     header, body = _open(bytes(blob))
-    algorithms = registered() | document_rankers()
+    algorithms = kinds()
     if header["algorithm"] not in algorithms:
         name = header["algorithm"]
         raise ValueError(f"saved ranker: {name!r} is not an algorithm known here; load its plugin, or update recurrank")

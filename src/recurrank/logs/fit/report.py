@@ -11,7 +11,7 @@ from threadpoolctl import threadpool_limits
 
 from recurrank._arrays import Floats, Ints
 from recurrank.logs.fit.models import NAMES, FittedModel, Pages, fit_counts, fit_model, held_out, pages_of, with_tails
-from recurrank.logs.fit.result import SURE, Fit, Row
+from recurrank.logs.fit.result import NEGLIGIBLE, SURE, Fit, Row
 from recurrank.logs.reading import read
 from recurrank.logs.sessions import Counts, Sessions
 
@@ -19,8 +19,6 @@ PREFERRED = ("cm", "dcm", "pbm", "sdbn", "ccm", "dbn", "ubm")
 """Order of preference among models that explain a log equally well with equally many parameters."""
 SLOWEST = ("ubm", "ccm", "sdbn", "dcm", "dbn", "pbm", "cm")
 """Models by the time of fitting, longest first: fitted in this order, so that threads end together."""
-NEGLIGIBLE = 2e-5
-"""Nats per position by which a model may be behind for any standard error: slips and priors cost that much."""
 MANY = 100_000
 """Most pages of a query among which its most frequent one is searched."""
 TOLERANCE = 1e-7
@@ -58,8 +56,12 @@ def fit(
     >>> items = np.argsort(rng.random((2000, 4)), axis=1).astype(np.int32)
     >>> clicks = (rng.random((2000, 4)) < np.array([0.8, 0.5, 0.3, 0.1])[items] * [1, 0.6, 0.4, 0.2]).astype(np.uint8)
     >>> log = Sessions(np.zeros(2000, np.int32), items, clicks, [""], list("abcd"))
-    >>> fit(log, "pbm,cm").best
+    >>> found = fit(log, "pbm,cm")
+    >>> found.best
     'pbm'
+    >>> models = found.models()  # by name and query; item_ids[query][i] is the id of their item i
+    >>> [models.item_ids[""][i] for i in np.argsort(-models["pbm"][""].attraction)]
+    ['a', 'b', 'c', 'd']
 
     """
     names = _names(models)

@@ -23,6 +23,8 @@ from recurrank.rankers.prior import Prior
 
 SURE = 2.5
 """Standard errors by which a worse model has to be behind."""
+NEGLIGIBLE = 2e-5
+"""Nats per position by which a model may be behind for any standard error: slips and priors cost that much."""
 CHECKED = 4
 """Positions on which the paper's assumptions are checked, with all rankings of the typical page's items."""
 PROPERTIES = (
@@ -62,7 +64,7 @@ class Row(NamedTuple):
 
 @dataclass
 class Fit:
-    """Fitted click models and their scores on the log. ``fit[name][query]`` is a click model.
+    """Fitted click models and their scores on the log. ``fit.models()[name][query]`` is a click model.
 
     Attributes:
         rows: one per model, the best log-likelihood first.
@@ -84,7 +86,11 @@ class Fit:
     typical: tuple[int, Ints]
 
     def models(self) -> Fitted:
-        """The models as :class:`~recurrank.clicks.ClickModel`, by name and query."""
+        """The models as :class:`~recurrank.clicks.ClickModel`, by name and query (``"*"`` if attractions are shared).
+
+        A query's models know only the items that were shown for it. ``models().item_ids[query]`` lists their ids, in the order
+        in which the models number them: usually not that of the log's ``item_ids``.
+        """
         return Fitted(self._document())
 
     def save(self, path: str | Path) -> None:
@@ -135,17 +141,22 @@ class Fit:
         top = self.rows[0]
         if len(self.rows) == 1:
             return f"{top.model}: {top.log_likelihood:.5f} nats per position on {self.tested}"
-        others = [row for row in self.rows if row.model != self.best]
-        results = []
-        for row in others[:1]:
-            best = next(own for own in self.rows if own.model == self.best)
-            ahead = best.log_likelihood - row.log_likelihood
-            sure = abs(row.behind - best.behind) / max(row.error, best.error, 1e-12)
-            if sure < SURE:
-                results.append(f"{row.model} explains it as well (difference {ahead:+.5f}, {sure:.1f} standard errors)")
-            else:
-                results.append(f"{row.model}, the next, is {ahead:.5f} nats per position behind, {sure:.1f} standard errors")
-        return f"{self.best} explains {self.tested} best; {'; '.join(results)}"
+        best = next(row for row in self.rows if row.model == self.best)
+        other = next(row for row in self.rows if row.model != self.best)
+        ahead = best.log_likelihood - other.log_likelihood
+        errors = abs(other.behind - best.behind) / max(other.error, best.error, 1e-12)
+        found = f"{best.model} explains {self.tested}"
+        if errors < SURE:
+            return f"{found} best; {other.model} explains it as well (difference {ahead:+.5f}, {errors:.1f} standard errors)"
+        if best is top:
+            return (
+                f"{found} best; {other.model}, the next, is {ahead:.5f} nats per position behind, {errors:.1f} standard errors"
+            )
+        pages = "" if -ahead <= NEGLIGIBLE else " if fitted to pages alone,"  # by which dcm and sdbn are chosen
+        return (
+            f"{found} as well as {other.model},{pages} with {best.parameters:.0f} parameters instead of {other.parameters:.0f} "
+            f"(difference {ahead:+.5f} nats per position, {errors:.1f} standard errors)"
+        )
 
     def to_frame(self) -> Any:
         """One row per model, as a DataFrame."""
