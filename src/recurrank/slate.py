@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from recurrank._arrays import Bools, Floats, Ints
+from recurrank._arrays import Bools, Floats, Ints, refuse_masked
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,6 +64,7 @@ def as_items(slate: Slate | ArrayLike, items: int, positions: int | None = None)
 
 def as_booleans(name: str, values: ArrayLike, positions: int) -> Bools:
     """One boolean per position, for example for the clicks on a slate; ValueError with the field's name for anything else."""
+    refuse_masked(name, values)
     try:
         given = np.asarray(values)
     except ValueError as error:

@@ -141,6 +141,7 @@ def test_feedback_late_out_of_order_or_never_is_fine(make, position_model):
         ([[True], [True, False]], "lengths"),
         ([2, 0, 0, 0, 0], "true or false"),
         (["a"] * 5, "true"),
+        (np.ma.array([True] * 5, mask=[1, 0, 0, 0, 0]), "masked"),
     ],
 )
 def test_bad_clicks_change_nothing(make, clicks, word):
