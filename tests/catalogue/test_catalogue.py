@@ -108,6 +108,8 @@ def test_whole_numbers_are_ids() -> None:
         ([True, "b", "c"], r"ids\[0\]: True is neither"),
         ("abc", "ids: 'abc' is not a list"),
         (3, "ids: 3 is not a list"),
+        ({"a", "b", "c"}, "ids: a set has no order; give a list, one id per item"),
+        (frozenset("abc"), "ids: a set has no order"),
     ],
 )
 def test_other_ids_are_refused(ids: Any, said: str) -> None:

@@ -184,6 +184,8 @@ def _as_ids(ids: Sequence[str | int]) -> Sequence[str]:
         return ids
     if isinstance(ids, str) or not isinstance(ids, Iterable):
         raise ValueError(f"ids: {ids!r} is not a list; give one name per item")
+    if isinstance(ids, set | frozenset):
+        raise ValueError("ids: a set has no order; give a list, one id per item")
     return tuple(_as_id(index, name) for index, name in enumerate(ids))
 
 
