@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -26,14 +27,52 @@ def test_a_buffer_may_be_used_again(kind: str) -> None:
     assert rr.load(ranker.save(), FEATURES.astype(kind)).rank().items.tolist() == ranker.rank().items.tolist()
 
 
-def test_maps_and_read_only_arrays_are_shared(tmp_path: Path) -> None:
+def test_read_only_maps_and_arrays_are_shared(tmp_path: Path) -> None:
     np.save(tmp_path / "features.npy", FEATURES)
-    for mode in ("r", "r+"):
-        mapped = np.load(tmp_path / "features.npy", mmap_mode=mode)
-        assert np.shares_memory(rr.Catalogue(mapped).features, mapped)
+    mapped = np.load(tmp_path / "features.npy", mmap_mode="r")
     frozen = FEATURES.copy()
     frozen.setflags(write=False)
-    assert rr.Catalogue(frozen).features is frozen
+    unchangeable = np.frombuffer(FEATURES.tobytes()).reshape(FEATURES.shape)
+    for features in (mapped, mapped[3:], frozen, frozen[3:], unchangeable):
+        assert np.shares_memory(rr.Catalogue(features).features, features)
+
+
+def read_only_view_of_an_array(tmp_path: Path) -> tuple[Any, Any]:
+    features = FEATURES.copy()
+    view = features[:]
+    view.setflags(write=False)
+    return view, features
+
+
+def read_only_view_of_bytes(tmp_path: Path) -> tuple[Any, Any]:
+    memory = bytearray(FEATURES.tobytes())
+    view = np.frombuffer(memoryview(memory).toreadonly()).reshape(FEATURES.shape)
+    return view, np.frombuffer(memory).reshape(FEATURES.shape)
+
+
+def read_only_view_of_a_map(tmp_path: Path) -> tuple[Any, Any]:
+    np.save(tmp_path / "features.npy", FEATURES)
+    mapped = np.load(tmp_path / "features.npy", mmap_mode="r+")
+    view = mapped[:]
+    view.setflags(write=False)
+    return view, mapped
+
+
+def data_frame(tmp_path: Path) -> tuple[Any, Any]:
+    table = pytest.importorskip("pandas").DataFrame(FEATURES.copy())
+    return table, table.iloc
+
+
+@pytest.mark.parametrize(
+    "made", [read_only_view_of_an_array, read_only_view_of_bytes, read_only_view_of_a_map, data_frame], ids=lambda f: f.__name__
+)
+def test_read_only_views_of_writeable_memory_are_copied(tmp_path: Path, made: Callable[[Path], tuple[Any, Any]]) -> None:
+    features, writeable = made(tmp_path)
+    catalogue = rr.Catalogue(features)
+    problem = rr.Problem(features, np.zeros(3))
+    writeable[0, 0] = 99.0
+    assert (catalogue.features == FEATURES).all()
+    assert (problem.features == FEATURES).all()
 
 
 def test_a_large_array_that_was_written_to_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -48,6 +87,12 @@ def test_a_large_array_that_was_written_to_is_noticed(monkeypatch: pytest.Monkey
         ranker.save()
     buffer[:] = FEATURES
     assert ranker.save() == blob
+    view = buffer[:]
+    view.setflags(write=False)
+    catalogue = rr.Catalogue(view)
+    buffer[7, 1] += 1
+    with pytest.raises(ValueError, match="features: they were changed"):
+        catalogue.check()
 
 
 def test_whole_numbers_are_ids() -> None:
@@ -63,6 +108,8 @@ def test_whole_numbers_are_ids() -> None:
         ([True, "b", "c"], r"ids\[0\]: True is neither"),
         ("abc", "ids: 'abc' is not a list"),
         (3, "ids: 3 is not a list"),
+        ({"a", "b", "c"}, "ids: a set has no order; give a list, one id per item"),
+        (frozenset("abc"), "ids: a set has no order"),
     ],
 )
 def test_other_ids_are_refused(ids: Any, said: str) -> None:

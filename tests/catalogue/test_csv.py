@@ -37,11 +37,31 @@ def test_columns_get_their_roles():
         (f"id,x\n{'a' * 257},1\n", "row 2, column 'id': an id has 1 to 256 letters, this one 257"),
         ("id,note\na,hm\n", "file: no list column and no numeric columns"),
         ('id,x\n"a,1\n', "row 2: unexpected end of data"),
+        ("id,x,y\na,1,\nb,3,4\n", "row 2, column 'y': an empty cell is not a number"),
+        ('id,x,y\na,1,"1,000"\nb,3,"2,000"\nc,5,4\n', "row 2, column 'y': '1,000' is not a number"),
+        ("id,x,y\na,1,NA\nb,3,n/a\nc,5,4\n", "row 2, column 'y': 'NA' is not a number"),
+        ("id,x,y\na,1,four\nb,3,4\n", "row 2, column 'y': 'four' is not a number"),
+        ("id,x\na,1\nb,two\nc,three\n", "row 3, column 'x': 'two' is not a number"),
+        ("x,y\n,1\n2,3\n", "row 2, column 'x': an empty cell is not a number"),
     ],
 )
 def test_a_fault_is_told_where_it_is(text, said):
     with pytest.raises(ValueError, match=said.replace("(", r"\(")):
         read_csv(text.encode())
+
+
+def test_text_with_some_numbers_stays_text():
+    """Titles, dates, and columns that are empty."""
+    read = read_csv(b"title,day,empty,x\nAlien,2024-01-02,,1\n1917,2024-01-03,,2\nCasablanca,,,3\n")
+    assert (read.layout.names, read.ids) == (["x", "title"], ["Alien", "1917", "Casablanca"])
+    assert read.features.tolist() == [[1], [2], [3]]
+
+
+def test_the_first_rows_decide_whether_a_column_has_numbers(monkeypatch):
+    monkeypatch.setattr(csvfile, "CELLS", 9)  # three rows
+    with pytest.raises(ValueError, match="row 2, column 'y': an empty cell"):
+        read_csv(b"id,x,y\na,1,\nb,2,\nc,3,4\nd,5,6\n")
+    assert read_csv(b"id,x,y\na,1,\nb,2,\nc,3,\nd,5,6\n").layout.names == ["x", "id"]
 
 
 def test_other_letters_are_told():

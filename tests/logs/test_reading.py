@@ -314,7 +314,7 @@ def test_tables_as_others_write_them(content, tmp_path):
             f"{HEADING}\n7,q,a,1,0\n8,q,a,1,0\n7,q,b,2,1\n",
             "row 4, column 'position': '2' is on a page whose rows .*; sort the file by session, pos",
         ),
-        (f"{HEADING}\n7,q,a,1,0\n8,q,a,5,0\n8,q,b,6,0\n", "row 3, column 'position': '5' is the first on its page"),
+        (f"{HEADING}\n7,q,a,1,0\n8,q,a,5,0\n8,q,b,6,0\n", "row 3, column 'position': '5' is the first on its page, session 8;"),
         (f"{HEADING}\n7,q,a,1,0\n7,q,a,2,0\n", "rows 2 to 3, column 'item': 'a' stands twice on the page"),
         (f"{HEADING}\n7,q,a,1,0\n\n7,q,b,2,0\n7,q,c,3\n", "row 4: 4 cells, but the heading has 5"),
         (f"{HEADING}\n7,q,a,1,0\n7,q,b,2,0,9\n", "row 3: 6 cells, but the heading has 5"),

@@ -29,9 +29,9 @@ class Catalogue:
     """Items with feature vectors. Everywhere else an item is its index here, from 0.
 
     Args:
-        features: a matrix, one row per item, float32 or float64. Memory maps and read-only arrays are not copied. Other
-            arrays are copied up to 256 MB; larger ones must not be written to, which :meth:`check` checks. Or a path that
-            :meth:`open` opens.
+        features: a matrix, one row per item, float32 or float64. Read-only memory maps and read-only arrays are not copied, but
+            a read-only view of writeable memory is. Other arrays are copied up to 256 MB; larger ones must not be written to,
+            which :meth:`check` checks. Or a path that :meth:`open` opens.
         ids: the items' own names, all different; by default they have none. Whole numbers become text.
 
     Raises ValueError for features that are ragged, empty, not finite or all zero, and for ids that are repeated, missing or
@@ -47,7 +47,7 @@ class Catalogue:
     ids: Sequence[str] | None
     scales: Floats
     _lent: str | None = None
-    """The fingerprint at construction; None unless the caller may still write to the features."""
+    """The fingerprint at construction; None unless somebody may still write to the features."""
 
     def __init__(self, features: ArrayLike | str | Path, ids: Sequence[str | int] | None = None) -> None:
         if isinstance(features, str | Path):
@@ -194,6 +194,8 @@ def _as_ids(ids: Sequence[str | int]) -> Sequence[str]:
         return ids
     if isinstance(ids, str) or not isinstance(ids, Iterable):
         raise ValueError(f"ids: {ids!r} is not a list; give one name per item")
+    if isinstance(ids, set | frozenset):
+        raise ValueError("ids: a set has no order; give a list, one id per item")
     return tuple(_as_id(index, name) for index, name in enumerate(ids))
 
 

@@ -1,6 +1,8 @@
 """Items in a CSV file: a heading, one row per item, and errors that name the row and the column.
 
-A column has numbers if its first cell is a number; then every cell must be one. ``columns.py`` chooses the features.
+Whether a column has numbers is decided by its first cells (at least one row, and all rows of up to ``CELLS`` cells): it has if
+the first that is not empty is a number, or if at least as many are numbers as are words. Then every cell must be a number.
+``columns.py`` chooses the features.
 """
 
 from __future__ import annotations
@@ -24,6 +26,8 @@ LONGEST = 256
 """Most characters of an id."""
 PER_ID = 64
 """Bytes of memory per id, besides its letters."""
+NOTHING = frozenset(("na", "n/a", "null", "none"))
+"""Words that stand for a missing number."""
 HEAD = 5
 """First rows that are kept as text, for a preview."""
 
@@ -73,7 +77,7 @@ def read_csv(
             raise ValueError(f"row {number}: {len(row)} cells, but the heading has {len(columns)}")
         if not parts:
             head = [row for _, row in chunk[:HEAD]]
-            kinds = [Kind.BESIDE if _number(cell) is None else Kind.NUMBERS for cell in head[0]]
+            kinds = [_kind(cells) for cells in zip(*(row for _, row in chunk), strict=True)]
             described = [Column(name, kind, "text") for name, kind in zip(columns, kinds, strict=True)]
             used_as = layout("file", described, features, ids, text_names=True)
             used = [columns.index(column.name) for column in used_as.features]
@@ -126,6 +130,21 @@ def _check_heading(columns: list[str]) -> None:
         if name in seen:
             raise ValueError(f"row 1: two columns are called {name[:40]!r}")
         seen.add(name)
+
+
+def _kind(cells: Sequence[str]) -> Kind:
+    """The kind of a column, by its first cells."""
+    filled = [cell for cell in cells if cell.strip()]
+    others = [cell for cell in filled if _number(cell) is None]
+    numbers = len(filled) - len(others)
+    if numbers and (numbers >= sum(map(_is_word, others)) or _number(filled[0]) is not None):
+        return Kind.NUMBERS
+    return Kind.BESIDE
+
+
+def _is_word(cell: str) -> bool:
+    """Whether a cell that is not a number is text: not, for example, "1,000", "-" or "n/a"."""
+    return any(map(str.isalpha, cell)) and cell.strip().casefold() not in NOTHING
 
 
 def _chunks(rows: Iterator[tuple[int, list[str]]], size: int) -> Iterator[list[tuple[int, list[str]]]]:

@@ -28,7 +28,7 @@ CHUNK_NUMBERS = 1 << 18
 SMALLEST_SCALE = 1e-280
 """Columns whose scale is below this count as zero: float64 cannot represent the reciprocal."""
 COPIED = 1 << 28
-"""Bytes of features up to which an array is copied if its caller may still write to it."""
+"""Bytes of features up to which an array is copied if somebody may still write to it."""
 
 
 class Rows:
@@ -208,17 +208,29 @@ def _controller() -> ThreadpoolController:
 
 
 def kept(features: Features) -> Features:
-    """The features, copied if their caller may still write to them, for example to reuse a buffer for other items.
+    """The features, copied if somebody may still write to them, for example to reuse a buffer for other items.
 
-    Memory maps, read-only arrays and arrays above ``COPIED`` bytes are not copied. The copy is writeable, since numba would
-    compile everything again for a read-only one.
+    Read-only memory maps, read-only arrays and arrays above ``COPIED`` bytes are not copied. The copy is writeable, since numba
+    would compile everything again for a read-only one.
     """
     return features.copy() if lent(features) and features.nbytes <= COPIED else features
 
 
 def lent(features: Features) -> bool:
-    """Whether the features are in memory that their caller may write to."""
-    return bool(features.flags.writeable) and MappedFile.of(features) is None
+    """Whether the features are in memory that this process may still write to, also through another object."""
+    return not _read_only(features)
+
+
+def _read_only(owner: Any) -> bool:
+    """Whether an object's memory is read-only, and that of everything that it is a view of; False where that is not known.
+
+    A read-only view may be of writeable memory: pandas gives such views of its frames.
+    """
+    if isinstance(owner, np.ndarray):
+        return not owner.flags.writeable and (owner.flags.owndata or _read_only(owner.base))
+    if isinstance(owner, memoryview):
+        return owner.readonly and _read_only(owner.obj)
+    return isinstance(owner, bytes) or (isinstance(owner, mmap.mmap) and memoryview(owner).readonly)
 
 
 class MappedFile(NamedTuple):

@@ -2,7 +2,8 @@
 
 The columns are ``session, query, item, position, click`` and perhaps ``timestamp`` and ``propensity``. Rows of a page are
 adjacent, in any order; a page is identified by ``session``, or by ``timestamp`` if there is no session, and by its query.
-Positions are whole numbers without gaps, from 0 or from 1.
+Positions are whole numbers without gaps, from 0 or from 1, the same for all pages of a file: from 0 if there is a position 0
+among the rows that are read first.
 """
 
 from __future__ import annotations
@@ -46,13 +47,16 @@ def batches(path: Path | str, tables: Iterator[Any], heading: int) -> Iterator[B
     """Batches of pages from tables of rows; ``heading`` is the number of lines above the first row."""
     pa = arrow()
     names: dict[str, str] = {}
-    whole, number = None, heading + 1
+    whole, number, base = None, heading + 1, None
     for table in itertools.chain(tables, [None]):
         if whole is not None:
             begins = _begins(whole)
             last = len(whole) if table is None else int(begins[-1])  # the last page may continue in the next table
             if last:
-                yield _pages(names, whole.slice(0, last), begins, number)
+                complete = whole.slice(0, last)
+                if base is None:
+                    base = 0 if (_numbers(complete, "position") == 0).any() else 1
+                yield _pages(names, complete, begins, number, base)
             whole, number = whole.slice(last), number + last
         if table is not None:
             names = columns_of(table.schema.names)
@@ -101,8 +105,8 @@ def _empty(column: Any) -> Bools:
     return empty
 
 
-def _pages(names: dict[str, str], table: Any, begins: Ints, number: int) -> Batch:
-    """Pages from complete rows of them; a page with a bad row is bad."""
+def _pages(names: dict[str, str], table: Any, begins: Ints, number: int, base: int) -> Batch:
+    """Pages from complete rows of them, with positions from ``base``; a page with a bad row is bad."""
     pa = arrow()
     rows = len(table)
     begins = begins[begins < rows]
@@ -113,8 +117,7 @@ def _pages(names: dict[str, str], table: Any, begins: Ints, number: int) -> Batc
     order = np.lexsort((position, page))
     rank = np.arange(rows) - begins[page]
     sorted_position = position[order]
-    least = sorted_position[begins][page]
-    gap = (sorted_position != least + rank) | (least > 1)
+    gap = sorted_position != base + rank
     twice = np.r_[False, (sorted_position[1:] == sorted_position[:-1]) & (rank[1:] > 0)]
     sort = f"{names['page']}, {names['position']}"
     bad: dict[int, Bad] = {}
@@ -126,15 +129,19 @@ def _pages(names: dict[str, str], table: Any, begins: Ints, number: int) -> Batc
             f"is on a page whose rows are not adjacent; sort the file by {sort}",
         ),
         ("position", twice, "stands twice on its page"),
-        ("position", gap & (rank == 0), "is the first on its page; a page begins at position 0 or 1"),
+        (
+            "position",
+            gap & (rank == 0),
+            f"is the first on its page, {names['page']} {{}}; pages of this file begin at position {base}",
+        ),
         ("position", gap, "leaves a gap above it; a page has all positions from its first to its last"),
         ("clicks", ~np.isin(_numbers(table, "clicks"), (0.0, 1.0))[order], "is neither 0 nor 1"),
         ("items", _empty(table["items"].combine_chunks())[order], "is missing; every row needs it"),
     ):
         for index in np.flatnonzero(wrong):
             row = int(order[index])
-            shown = table[column][row].as_py()
-            bad.setdefault(int(page[row]), Bad(f"row {number + row}, column {names[column]!r}: {shown!r} {what}"))
+            shown, told = table[column][row].as_py(), what.format(table["page"][row].as_py())
+            bad.setdefault(int(page[row]), Bad(f"row {number + row}, column {names[column]!r}: {shown!r} {told}"))
     offsets = pa.array(np.r_[begins, rows].astype(np.int32))
     taken = pa.array(order)
     columns = {"items": pa.ListArray.from_arrays(offsets, table["items"].combine_chunks().take(taken))}
