@@ -7,13 +7,16 @@ import os
 import sqlite3
 import sys
 import time
+from contextlib import closing
 
 import pytest
 from tests import prepared
 from tests.serving.growing import Running
 
-from recurrank.serving.auth import create, open_keys
+from recurrank.serving.auth import create, open_keys, revoke
+from recurrank.serving.http.keyring import KeyRing
 from recurrank.serving.retention import Policy
+from recurrank.serving.store import open_store
 from recurrank.serving.store.sqlite import MIGRATIONS
 
 
@@ -64,6 +67,17 @@ def test_what_is_well_and_what_is_not(tmp_path, store):
     code, found = doctor("--store", store)
     assert code == 2
     assert "newer version" in found["store"][1]
+
+
+def test_keys_that_are_all_gone(call, tmp_path, store):
+    revoke(open_keys(store), "shop")
+    for _ in range(2):
+        code, out, _ = call("doctor", "--store", store)
+        assert code == 2
+        assert "wrong keys: all are revoked or gone: every request is refused" in out
+        with closing(open_store(store)) as opened, closing(open_keys(store)) as keys:
+            KeyRing(keys, opened)  # as a server that starts
+        (tmp_path / "log.db.keys").unlink(missing_ok=True)
 
 
 def test_no_store_yet(tmp_path):

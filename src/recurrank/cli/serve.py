@@ -139,8 +139,9 @@ def _serve(store: str, host: str, port: int, checked: Checked, demo: bool, fitte
     address = showing.address if showing else store
     try:
         keys = open_keys(address)
-        ring = KeyRing(keys, required=check_guarded(keys, host))
+        check_guarded(keys, host)
         opened = open_store(address)
+        ring = KeyRing(keys, opened)
         service = Service(opened, wait=demo, retention=Retention(opened, address, checked.policy))
     except StoreError as error:
         raise ValueError(f"store: {error}") from error

@@ -17,9 +17,12 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from recurrank.serving.files import SCHEME, check_path, give_to_owner, keys_of, path_of
+
+if TYPE_CHECKING:
+    from recurrank.serving.store import Store
 
 try:
     import fcntl
@@ -28,6 +31,8 @@ except ImportError:  # Windows: two commands at once may lose a key there
 
 ROLES = ("rank", "feedback", "admin")
 PREFIX = "rk_"
+NOTE = "keys"
+"""Name of the store's note that it has had a key."""
 _NOFOLLOW = getattr(os, "O_NOFOLLOW", 0)  # Windows has none
 
 
@@ -53,6 +58,9 @@ class Keys(Protocol):
     def all(self) -> list[Key]:
         """Every key, oldest first."""
 
+    def had_any(self) -> bool:
+        """Whether there has ever been a key, as far as the storage itself can tell."""
+
     def change(self, change: Change) -> None:
         """Replace all keys by what ``change`` returns for them, exclusively. If it raises, the keys stay as they are."""
 
@@ -76,6 +84,9 @@ class KeyFile:
             raise ValueError(
                 f"{self.path}: not a file of keys ({error}); restore it, or delete it and make new keys"
             ) from error
+
+    def had_any(self) -> bool:
+        return self.path.exists()  # revoking the last key leaves an empty list
 
     def close(self) -> None:
         pass  # the file is open only while it is used
@@ -135,6 +146,11 @@ def check_guarded(keys: Keys, host: str) -> bool:
             f"host: {host} is open to others and there are no keys; make one first: recurrank keys create NAME --role admin"
         )
     return guarded
+
+
+def had_keys(keys: Keys, store: Store) -> bool:
+    """Whether a store has ever had a key: then its servers require one, even if all keys are gone."""
+    return keys.had_any() or store.noted_as(NOTE) is not None
 
 
 def _loopback(host: str) -> bool:
