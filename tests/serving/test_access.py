@@ -476,6 +476,13 @@ def test_an_origin_is_kept_as_browsers_send_it(tmp_path, given_as, sent_as):
     assert check_options(**options).limits.origins == (sent_as,)
 
 
+@pytest.mark.parametrize("given_as", ["https://a.example/", "a.example", "https://a.example/page", "*", "null", ""])
+def test_what_is_not_an_origin_is_refused(given_as):
+    options = serve.make_context("serve", ["--allow-origin", given_as]).params
+    with pytest.raises(ValueError, match=rf"^allow-origin: {re.escape(repr(given_as))} is not an origin; give one as https://"):
+        check_options(**options)
+
+
 @pytest.mark.parametrize(
     ("bounds", "says"),
     [

@@ -86,7 +86,7 @@ class Checked(NamedTuple):
 
 def check_options(**options: Any) -> Checked:
     """The options of ``recurrank serve`` as objects; ValueError for values that a server refuses."""
-    from recurrank.serving.auth import spelled_origin
+    from recurrank.serving.auth import checked_origin
     from recurrank.serving.http.connections import Crowd
     from recurrank.serving.http.gate import Limits
 
@@ -99,7 +99,7 @@ def check_options(**options: Any) -> Checked:
         catalogue=options["max_catalogue"] << 20,
         rate=rate,
         hosts=("127.0.0.1", "localhost", "[::1]", *(name.lower() for name in hosts)),
-        origins=tuple(map(spelled_origin, options["allow_origin"])),
+        origins=tuple(checked_origin(origin, "allow-origin") for origin in options["allow_origin"]),
     )
     crowd = Crowd(connections=most, per_address=max(1, most // 2), waiting=options["max_waiting"])
     return Checked(limits, crowd, _policy(options["retain"], options["archive"], options["drop"]))

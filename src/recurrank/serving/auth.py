@@ -191,21 +191,23 @@ def _bounds(roles: list[str], ranker: str | None, origin: str | None, rate: floa
         raise ValueError("roles: a key with the role admin may do everything; give rank or feedback to one that is bound")
     if ranker is not None and not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}", ranker):
         raise ValueError(f"ranker: {ranker!r} is not a ranker's name")
-    if origin is not None and not re.fullmatch(r"https?://[a-z0-9.:\[\]-]+", origin := spelled_origin(origin)):
-        raise ValueError(f"origin: {origin!r} is not an origin; give one as https://shop.example, without a path")
+    origin = None if origin is None else checked_origin(origin)
     if rate is not None and not 0 < rate <= 1e6:
         raise ValueError(f"rate: {rate:g} is not a number of requests per second; give one above 0")
     bounds = {"ranker": ranker, "origin": origin, "rate": None if rate is None else f"{rate:g}"}
     return [f"{what}={value}" for what, value in bounds.items() if value is not None]
 
 
-def spelled_origin(origin: str) -> str:
-    """An origin as browsers send it: in lower case, without the default port of its scheme.
+def checked_origin(origin: str, option: str = "origin") -> str:
+    """An origin as browsers send it: in lower case, without the default port of its scheme; ValueError if it is not one.
 
-    >>> spelled_origin("https://Shop.Example:443")
+    >>> checked_origin("https://Shop.Example:443")
     'https://shop.example'
     """
-    return re.sub(r"^(http://.*):80$|^(https://.*):443$", r"\1\2", origin.lower())
+    spelled = re.sub(r"^(http://.*):80$|^(https://.*):443$", r"\1\2", origin.lower())
+    if not re.fullmatch(r"https?://[a-z0-9.:\[\]-]+", spelled):
+        raise ValueError(f"{option}: {origin!r} is not an origin; give one as https://shop.example, without a path")
+    return spelled
 
 
 def revoke(keys: Keys, name: str) -> None:
