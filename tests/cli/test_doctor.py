@@ -133,6 +133,49 @@ def test_what_a_server_refuses(call, tmp_path, monkeypatch, line, check, says):
     assert {path.name for path in tmp_path.iterdir()} == {"folder", "x.toml"}
 
 
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [
+        ('port = "abc"', "'abc' is not a valid integer range"),
+        ("prot = 8081", "x.toml: 'prot' is not an option"),
+        ("port = true", "x.toml: 'port' is true; give a number"),
+        ("rate = false", "x.toml: 'rate' is false; give a number"),
+        ("rate = -1", "rate: -1"),
+    ],
+)
+def test_one_wrong_option_leaves_the_others_of_the_file(call, tmp_path, monkeypatch, store, line, says):
+    monkeypatch.chdir(tmp_path)
+    options = f'store = "{store}"\narchive = "archive"'  # without retain
+    (tmp_path / "x.toml").write_text(f"{options}\n{line}\n")
+    code, out, err = call("doctor", "--config", "x.toml", "--json")
+    assert (code, err) == (2, "")
+    found = {one["name"]: one["detail"] for one in json.loads(out)}
+    assert says in found["configuration"]
+    assert "2 rankers" in found["store"]
+    if not line.startswith("rate = -1"):  # a server says one thing after the other, too
+        assert "archive: nothing goes there without --retain" in found["configuration"]
+    code, _, err = call("serve", "--config", "x.toml")
+    assert code == 2
+    assert says in err
+
+
+def test_a_wrong_setting_in_the_environment_leaves_the_file(call, tmp_path, store, monkeypatch):
+    monkeypatch.setenv("RECURRANK_PORT", "abc")
+    (tmp_path / "x.toml").write_text(f'store = "{store}"')
+    code, out, _ = call("doctor", "--config", str(tmp_path / "x.toml"))
+    assert code == 2
+    assert "'abc' is not a valid integer range" in out
+    assert "2 rankers" in out
+
+
+@pytest.mark.parametrize("origin", ["https://a.example/", "a.example"])
+def test_an_origin_that_would_never_match(call, store, origin, monkeypatch):
+    monkeypatch.setenv("RECURRANK_ALLOW_ORIGIN", origin)
+    code, out, _ = call("doctor", "--store", store)
+    assert code == 2
+    assert f"wrong configuration: allow-origin: {origin!r} is not an origin" in out
+
+
 def test_an_archive_that_cannot_be_written(call, store):
     code, out, _ = call("doctor", "--store", store, "--archive", "/proc/nope")
     assert code == 2
