@@ -7,13 +7,16 @@ import os
 import sqlite3
 import sys
 import time
+from contextlib import closing
 
 import pytest
 from tests import prepared
 from tests.serving.growing import Running
 
-from recurrank.serving.auth import create, open_keys
+from recurrank.serving.auth import create, open_keys, revoke
+from recurrank.serving.http.keyring import KeyRing
 from recurrank.serving.retention import Policy
+from recurrank.serving.store import open_store
 from recurrank.serving.store.sqlite import MIGRATIONS
 
 
@@ -64,6 +67,17 @@ def test_what_is_well_and_what_is_not(tmp_path, store):
     code, found = doctor("--store", store)
     assert code == 2
     assert "newer version" in found["store"][1]
+
+
+def test_keys_that_are_all_gone(call, tmp_path, store):
+    revoke(open_keys(store), "shop")
+    for _ in range(2):
+        code, out, _ = call("doctor", "--store", store)
+        assert code == 2
+        assert "wrong keys: all are revoked or gone: every request is refused" in out
+        with closing(open_store(store)) as opened, closing(open_keys(store)) as keys:
+            KeyRing(keys, opened)  # as a server that starts
+        (tmp_path / "log.db.keys").unlink(missing_ok=True)
 
 
 def test_no_store_yet(tmp_path):
@@ -117,6 +131,49 @@ def test_what_a_server_refuses(call, tmp_path, monkeypatch, line, check, says):
     assert found[check]["verdict"] == "wrong"
     assert says in found[check]["detail"]
     assert {path.name for path in tmp_path.iterdir()} == {"folder", "x.toml"}
+
+
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [
+        ('port = "abc"', "'abc' is not a valid integer range"),
+        ("prot = 8081", "x.toml: 'prot' is not an option"),
+        ("port = true", "x.toml: 'port' is true; give a number"),
+        ("rate = false", "x.toml: 'rate' is false; give a number"),
+        ("rate = -1", "rate: -1"),
+    ],
+)
+def test_one_wrong_option_leaves_the_others_of_the_file(call, tmp_path, monkeypatch, store, line, says):
+    monkeypatch.chdir(tmp_path)
+    options = f'store = "{store}"\narchive = "archive"'  # without retain
+    (tmp_path / "x.toml").write_text(f"{options}\n{line}\n")
+    code, out, err = call("doctor", "--config", "x.toml", "--json")
+    assert (code, err) == (2, "")
+    found = {one["name"]: one["detail"] for one in json.loads(out)}
+    assert says in found["configuration"]
+    assert "2 rankers" in found["store"]
+    if not line.startswith("rate = -1"):  # a server says one thing after the other, too
+        assert "archive: nothing goes there without --retain" in found["configuration"]
+    code, _, err = call("serve", "--config", "x.toml")
+    assert code == 2
+    assert says in err
+
+
+def test_a_wrong_setting_in_the_environment_leaves_the_file(call, tmp_path, store, monkeypatch):
+    monkeypatch.setenv("RECURRANK_PORT", "abc")
+    (tmp_path / "x.toml").write_text(f'store = "{store}"')
+    code, out, _ = call("doctor", "--config", str(tmp_path / "x.toml"))
+    assert code == 2
+    assert "'abc' is not a valid integer range" in out
+    assert "2 rankers" in out
+
+
+@pytest.mark.parametrize("origin", ["https://a.example/", "a.example"])
+def test_an_origin_that_would_never_match(call, store, origin, monkeypatch):
+    monkeypatch.setenv("RECURRANK_ALLOW_ORIGIN", origin)
+    code, out, _ = call("doctor", "--store", store)
+    assert code == 2
+    assert f"wrong configuration: allow-origin: {origin!r} is not an origin" in out
 
 
 def test_an_archive_that_cannot_be_written(call, store):

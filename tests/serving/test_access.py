@@ -24,7 +24,7 @@ from recurrank.cli.serve import command as serve
 from recurrank.serving import auth
 from recurrank.serving.http import app, keyring
 from recurrank.serving.http.problems import Refused
-from recurrank.serving.http.routes import PUBLIC, Route, Table
+from recurrank.serving.http.routes import PROBED, PUBLIC, Route, Table
 from recurrank.serving.store import StoreError
 
 DOCUMENTED = re.findall(
@@ -98,7 +98,8 @@ def test_every_route_with_every_method(guarded, who):
     known = {(method, path): role for method, path, role in DOCUMENTED}
     for template in sorted({path for _, path, _ in DOCUMENTED}):
         for method in METHODS:
-            role = known.get((method, template))
+            answers = "GET" if method == "HEAD" and template in PROBED else method
+            role = known.get((answers, template))
             if who == "admin" and (method == "DELETE" or "playground/" in template):
                 continue  # would delete the ranker, and start processes
             guarded.reached.clear()
@@ -106,10 +107,19 @@ def test_every_route_with_every_method(guarded, who):
             if role is None:
                 assert (status, guarded.reached) == (405, []), (method, template)
             elif allowed(who, role):
-                assert guarded.reached == [(method, template)]
+                assert guarded.reached == [(answers, template)]
             else:
                 assert status == (403 if who in auth.ROLES else 401), (method, template)
                 assert guarded.reached == []
+
+
+@pytest.mark.parametrize("path", PROBED)
+def test_a_probe_with_head_is_answered_as_get_without_its_body(guarded, path):
+    get, head = (httpx.request(method, guarded.server.url + path) for method in ("GET", "HEAD"))
+    assert (get.status_code, head.status_code) == (200, 200)
+    assert (head.content, len(get.content)) == (b"", int(head.headers["content-length"]))
+    assert httpx.post(guarded.server.url + path).headers["allow"] == "GET, HEAD"
+    assert httpx.head(f"{guarded.server.url}/v1/rankers").status_code == 405
 
 
 TRICKS = [
@@ -198,7 +208,7 @@ def test_a_server_whose_keys_are_gone_is_closed(tmp_path, monkeypatch):
 
             def closed(because: str, code: int) -> None:
                 until(lambda: because in http.get("/readyz").text)
-                assert http.get("/readyz").status_code == 503
+                assert http.get("/readyz").status_code == http.head("/readyz").status_code == 503
                 assert http.get("/healthz").status_code == 200
                 for key in (None, secret):
                     assert status(key) == code
@@ -388,6 +398,13 @@ def test_an_origin_is_kept_as_browsers_send_it(tmp_path, given_as, sent_as):
     assert keys.all()[0].bound("origin") == sent_as
     options = serve.make_context("serve", ["--allow-origin", given_as]).params
     assert check_options(**options).limits.origins == (sent_as,)
+
+
+@pytest.mark.parametrize("given_as", ["https://a.example/", "a.example", "https://a.example/page", "*", "null", ""])
+def test_what_is_not_an_origin_is_refused(given_as):
+    options = serve.make_context("serve", ["--allow-origin", given_as]).params
+    with pytest.raises(ValueError, match=rf"^allow-origin: {re.escape(repr(given_as))} is not an origin; give one as https://"):
+        check_options(**options)
 
 
 @pytest.mark.parametrize(

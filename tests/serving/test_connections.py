@@ -135,6 +135,28 @@ def test_dripping_and_long_headers_are_cut_off(small):
     until(lambda: not connections.open)
 
 
+@pytest.mark.parametrize("before", [b"", b"GET / HTTP/1.1\r\nhost: x\r\n\r\n"])
+def test_long_headers_in_one_piece_are_refused(small, before):
+    """Also those of a second request, and nothing that follows them is answered."""
+    port, app, _ = small
+    end = b"\r\n\r\n"
+    for head, seen in ((b"a" * (HEAD - 100), 2), (b"a" * (HEAD - 10), 0), (b"a" * 100_000, 0)):
+        app.seen = 0
+        with dial(port) as line:
+            line.sendall(before + b"GET / HTTP/1.1\r\nx: " + head + end + b"GET / HTTP/1.1\r\nconnection: close" + end)
+            answer = b"".join(iter(lambda: line.recv(1 << 16), b""))
+        assert (b"HTTP/1.1 431" in answer) == (not seen)
+        assert app.seen <= seen + bool(before)
+        assert not seen or answer.count(b"HTTP/1.1 200") == app.seen == seen + bool(before)
+
+
+def test_a_large_body_in_one_piece_is_not_a_header(small):
+    port, _, _ = small
+    with dial(port) as line:
+        line.sendall(b"PUT / HTTP/1.1\r\nhost: x\r\ncontent-length: 200000\r\n\r\n" + bytes(200_000))
+        assert line.recv(1 << 16).startswith(b"HTTP/1.1 200")
+
+
 def test_only_whole_and_plain_requests_are_refused_unread():
     rank = b"POST /v1/rankers/films/rank HTTP/1.1\r\nhost: x\r\n"
     assert _whole(rank + b"Content-Length: 2\r\n\r\n{}")

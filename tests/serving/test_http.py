@@ -93,6 +93,28 @@ def test_a_whole_life(http):
     assert http.get("/v1/rankers").json() == []
 
 
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [(lambda body: body[:-8], "64 bytes of numbers, its header says 72; the file is truncated"),
+     (lambda body: body + bytes(8), "80 bytes of numbers, its header says 72; there is more than its header announces")],
+)  # fmt: skip
+def test_a_file_that_is_not_as_long_as_its_header_says(http, change, says):
+    npy = io.BytesIO()
+    np.save(npy, np.ones((3, 3)))
+    kind = {"content-type": "application/x-npy"}
+    answer = http.put("/v1/rankers/bad?positions=2&rounds=9", content=change(npy.getvalue()), headers=kind)
+    assert (answer.status_code, answer.json()["detail"]) == (400, f"body: {says}")
+
+
+def test_a_parameter_of_the_query_that_is_given_twice_is_refused(http):
+    npy = io.BytesIO()
+    np.save(npy, np.ones((3, 3)))
+    for query, name in (("positions=2&rounds=9&positions=3", "positions"), ("rounds=9&rounds=9&positions=2", "rounds")):
+        answer = http.put(f"/v1/rankers/bad?{query}", content=npy.getvalue(), headers={"content-type": "application/x-npy"})
+        assert (answer.status_code, answer.json()["detail"]) == (400, f"query: '{name}' is given twice; give it once")
+    assert http.get("/v1/rankers").json() == []
+
+
 def test_a_catalogue_may_be_a_file(http):
     features = np.random.default_rng(0).standard_normal((20, 3)).astype(np.float32)
     npy = io.BytesIO()

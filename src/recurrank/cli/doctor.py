@@ -39,17 +39,24 @@ def command(config: Path | None, store: str | None, archive: str | None, as_json
 
 
 def _configured(config: Path | None, store: str | None) -> tuple[Check, dict[str, Any]]:
-    """Whether ``recurrank serve`` accepts the same options, and their values."""
+    """Whether ``recurrank serve`` accepts the same options, and their values; the default instead of an invalid one."""
     from recurrank.serving.doctor import Check
 
     arguments = [f"--config={config}"] if config else []
     arguments += [f"--store={store}"] if store else []
+    wrong = []
     try:
-        options = serve.make_context("serve", arguments).params
-        check_options(**options)
+        options = serve.make_context("serve", [*arguments]).params
     except (ValueError, OSError, click.ClickException) as error:
-        message = error.format_message() if isinstance(error, click.ClickException) else str(error)
-        options = serve.make_context("serve", arguments, resilient_parsing=True).params  # those that are valid
-        return Check("configuration", "wrong", " ".join(message.split())), options
+        wrong.append(error.format_message() if isinstance(error, click.ClickException) else str(error))
+        valid = serve.make_context("serve", arguments, resilient_parsing=True).params
+        defaults = serve.make_context("serve", [], auto_envvar_prefix=None).params
+        options = {name: defaults[name] if value is None else value for name, value in valid.items()}
+    try:
+        check_options(**options)
+    except (ValueError, OSError) as error:
+        wrong.append(str(error))
+    if wrong:
+        return Check("configuration", "wrong", " ".join("; ".join(wrong).split())), options
     source = "the environment and defaults" if config is None else f"{config}: {len(read_options(config, serve))} options"
     return Check("configuration", "ok", source), options

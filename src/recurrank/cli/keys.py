@@ -71,4 +71,4 @@ def revoke(name: str, store: str) -> None:
     auth.revoke(keys, name)
     click.echo(f"revoked: {name}")
     if not keys.all():
-        click.echo("that was the last key: running servers refuse all requests until there is another one", err=True)
+        click.echo("that was the last key: servers refuse all requests until there is another one", err=True)

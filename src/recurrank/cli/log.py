@@ -141,8 +141,9 @@ def opened_store(address: str) -> Any:
     """An existing store, which the end of a ``with`` block closes."""
     from contextlib import closing
 
+    from recurrank.serving.files import SCHEME, path_of
     from recurrank.serving.store import open_store
 
-    if address.startswith("sqlite:///") and not Path(address.removeprefix("sqlite:///")).is_file():
-        raise ValueError(f"store: there is no file {address.removeprefix('sqlite:///')}; give the server's --store")
+    if address.startswith(SCHEME) and not path_of(address).is_file():
+        raise ValueError(f"store: there is no file {path_of(address)}; give the server's --store")
     return closing(open_store(address))

@@ -11,26 +11,37 @@ import click
 from recurrank.cli.shared import console, plugin_option
 
 
-def read_options(path: Path, command: click.Command) -> dict[str, Any]:
-    """Options of a command from a TOML file; ValueError for an invalid file or option."""
+def read_options(path: Path, command: click.Command, skip_wrong: bool = False) -> dict[str, Any]:
+    """Options of a command from a TOML file; ValueError for an invalid file or, unless they are to be skipped, option."""
     try:
         found = tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError as error:
         raise ValueError(f"{path}: no such file; give a TOML file with options") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ValueError(f"{path}: not a TOML file ({error})") from error
-    names = {parameter.name for parameter in command.params}
+    parameters = {parameter.name: parameter for parameter in command.params}
     settings = {name.replace("-", "_"): value for name, value in found.items()}
-    for name in settings:
-        if name not in names or name == "config":
-            raise ValueError(f"{path}: {name!r} is not an option; see `recurrank serve --help`")
-    return settings
+    wrong = {name: why for name, value in settings.items() if (why := _fault(parameters.get(name), value))}
+    if wrong and not skip_wrong:
+        name, why = next(iter(wrong.items()))
+        raise ValueError(f"{path}: {name!r} {why}")
+    return {name: value for name, value in settings.items() if name not in wrong}
+
+
+def _fault(parameter: click.Parameter | None, value: Any) -> str | None:
+    """What is wrong with an option in a file, beyond what click checks: it takes true for the number 1."""
+    if parameter is None or parameter.name == "config":
+        return "is not an option; see `recurrank serve --help`"
+    if isinstance(value, bool) and isinstance(parameter.type, (type(click.INT), type(click.FLOAT))):
+        return f"is {str(value).lower()}; give a number"
+    return None
 
 
 def _from_file(context: click.Context, _: click.Parameter, path: Path | None) -> Path | None:
     """Options from a TOML file, where neither the command line nor the environment has them."""
     if path is not None:
-        context.default_map = {**(context.default_map or {}), **read_options(path, context.command)}
+        settings = read_options(path, context.command, skip_wrong=context.resilient_parsing)
+        context.default_map = {**(context.default_map or {}), **settings}
     return path
 
 
@@ -86,7 +97,7 @@ class Checked(NamedTuple):
 
 def check_options(**options: Any) -> Checked:
     """The options of ``recurrank serve`` as objects; ValueError for values that a server refuses."""
-    from recurrank.serving.auth import spelled_origin
+    from recurrank.serving.auth import checked_origin
     from recurrank.serving.http.connections import Crowd
     from recurrank.serving.http.gate import Limits
 
@@ -99,7 +110,7 @@ def check_options(**options: Any) -> Checked:
         catalogue=options["max_catalogue"] << 20,
         rate=rate,
         hosts=("127.0.0.1", "localhost", "[::1]", *(name.lower() for name in hosts)),
-        origins=tuple(map(spelled_origin, options["allow_origin"])),
+        origins=tuple(checked_origin(origin, "allow-origin") for origin in options["allow_origin"]),
     )
     crowd = Crowd(connections=most, per_address=max(1, most // 2), waiting=options["max_waiting"])
     return Checked(limits, crowd, _policy(options["retain"], options["archive"], options["drop"]))
@@ -139,8 +150,9 @@ def _serve(store: str, host: str, port: int, checked: Checked, demo: bool, fitte
     address = showing.address if showing else store
     try:
         keys = open_keys(address)
-        ring = KeyRing(keys, required=check_guarded(keys, host))
+        check_guarded(keys, host)
         opened = open_store(address)
+        ring = KeyRing(keys, opened)
         service = Service(opened, wait=demo, retention=Retention(opened, address, checked.policy))
     except StoreError as error:
         raise ValueError(f"store: {error}") from error

@@ -17,9 +17,12 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from recurrank.serving.files import SCHEME, check_path, give_to_owner, keys_of, path_of
+
+if TYPE_CHECKING:
+    from recurrank.serving.store import Store
 
 try:
     import fcntl
@@ -28,6 +31,8 @@ except ImportError:  # Windows: two commands at once may lose a key there
 
 ROLES = ("rank", "feedback", "admin")
 PREFIX = "rk_"
+NOTE = "keys"
+"""Name of the store's note that it has had a key."""
 _NOFOLLOW = getattr(os, "O_NOFOLLOW", 0)  # Windows has none
 
 
@@ -53,6 +58,9 @@ class Keys(Protocol):
     def all(self) -> list[Key]:
         """Every key, oldest first."""
 
+    def had_any(self) -> bool:
+        """Whether there has ever been a key, as far as the storage itself can tell."""
+
     def change(self, change: Change) -> None:
         """Replace all keys by what ``change`` returns for them, exclusively. If it raises, the keys stay as they are."""
 
@@ -76,6 +84,9 @@ class KeyFile:
             raise ValueError(
                 f"{self.path}: not a file of keys ({error}); restore it, or delete it and make new keys"
             ) from error
+
+    def had_any(self) -> bool:
+        return self.path.exists()  # revoking the last key leaves an empty list
 
     def close(self) -> None:
         pass  # the file is open only while it is used
@@ -137,6 +148,11 @@ def check_guarded(keys: Keys, host: str) -> bool:
     return guarded
 
 
+def had_keys(keys: Keys, store: Store) -> bool:
+    """Whether a store has ever had a key: then its servers require one, even if all keys are gone."""
+    return keys.had_any() or store.noted_as(NOTE) is not None
+
+
 def _loopback(host: str) -> bool:
     try:
         return host == "localhost" or ipaddress.ip_address(host.strip("[]")).is_loopback
@@ -175,21 +191,23 @@ def _bounds(roles: list[str], ranker: str | None, origin: str | None, rate: floa
         raise ValueError("roles: a key with the role admin may do everything; give rank or feedback to one that is bound")
     if ranker is not None and not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}", ranker):
         raise ValueError(f"ranker: {ranker!r} is not a ranker's name")
-    if origin is not None and not re.fullmatch(r"https?://[a-z0-9.:\[\]-]+", origin := spelled_origin(origin)):
-        raise ValueError(f"origin: {origin!r} is not an origin; give one as https://shop.example, without a path")
+    origin = None if origin is None else checked_origin(origin)
     if rate is not None and not 0 < rate <= 1e6:
         raise ValueError(f"rate: {rate:g} is not a number of requests per second; give one above 0")
     bounds = {"ranker": ranker, "origin": origin, "rate": None if rate is None else f"{rate:g}"}
     return [f"{what}={value}" for what, value in bounds.items() if value is not None]
 
 
-def spelled_origin(origin: str) -> str:
-    """An origin as browsers send it: in lower case, without the default port of its scheme.
+def checked_origin(origin: str, option: str = "origin") -> str:
+    """An origin as browsers send it: in lower case, without the default port of its scheme; ValueError if it is not one.
 
-    >>> spelled_origin("https://Shop.Example:443")
+    >>> checked_origin("https://Shop.Example:443")
     'https://shop.example'
     """
-    return re.sub(r"^(http://.*):80$|^(https://.*):443$", r"\1\2", origin.lower())
+    spelled = re.sub(r"^(http://.*):80$|^(https://.*):443$", r"\1\2", origin.lower())
+    if not re.fullmatch(r"https?://[a-z0-9.:\[\]-]+", spelled):
+        raise ValueError(f"{option}: {origin!r} is not an origin; give one as https://shop.example, without a path")
+    return spelled
 
 
 def revoke(keys: Keys, name: str) -> None:

@@ -11,7 +11,7 @@ import stat
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Literal, NamedTuple
@@ -19,7 +19,7 @@ from urllib.parse import unquote
 
 from recurrank import __version__
 from recurrank.serving.archive import Archive
-from recurrank.serving.auth import check_guarded, open_keys
+from recurrank.serving.auth import Keys, check_guarded, had_keys, open_keys
 from recurrank.serving.files import SCHEME, check_path, keys_of, path_of
 from recurrank.serving.known_archives import check_dropping, known, next_step, predecessor
 from recurrank.serving.store import Store, StoreError, open_store
@@ -125,6 +125,8 @@ def _keys(address: str, host: str) -> Check:
     file = keys_of(path_of(address)) if address.startswith(SCHEME) else None
     with closing(open_keys(address)) as kept:
         if not check_guarded(kept, host):
+            if _had_keys(kept, address):
+                return Check("keys", "wrong", "all are revoked or gone: every request is refused; see `recurrank keys create`")
             return Check("keys", "look", "there are none: the server listens on this machine only; see `recurrank keys create`")
         keys = kept.all()
     if file is not None and stat.S_IMODE(file.stat().st_mode) & 0o077:
@@ -132,6 +134,14 @@ def _keys(address: str, host: str) -> Check:
     if not any("admin" in key.roles for key in keys):
         return Check("keys", "look", f"{len(keys)} keys, none of them with the role admin")
     return Check("keys", "ok", f"{len(keys)} keys")
+
+
+def _had_keys(kept: Keys, address: str) -> bool:
+    if kept.had_any() or not _there(address):
+        return kept.had_any()
+    with suppress(StoreError), closing(open_store(address, read_only=True)) as store:  # the store's own check says why
+        return had_keys(kept, store)
+    return False
 
 
 def _store(store: Store) -> Check:

@@ -12,15 +12,24 @@ SCHEME = "sqlite:///"
 
 def path_of(address: str) -> Path:
     """The file of a store's address."""
-    return Path(address.removeprefix(SCHEME))
+    return linked(Path(address.removeprefix(SCHEME)))
+
+
+def linked(path: Path) -> Path:
+    """The file that a symbolic link leads to, where SQLite has its journal: the lock and the keys must be beside it, too."""
+    return Path(os.path.realpath(path)) if path.is_symlink() else path
 
 
 def check_path(path: Path) -> None:
-    """Raise ValueError if no store can be created at this path."""
+    """Raise ValueError if no store can be opened or created at this path."""
     if not path.absolute().parent.is_dir():
         raise ValueError(f"store: the folder of {path} does not exist; make it first")
     if path.is_dir():
         raise ValueError(f"store: {path} is a folder; give a file, as sqlite:///recurrank.db")
+    if path.exists() and path.stat().st_nlink > 1:
+        raise ValueError(
+            f"store: {path} has another name (a hard link), with other keys and another lock; remove that name, or use a copy"
+        )
 
 
 def named(path: Path, end: str) -> Path:

@@ -25,6 +25,7 @@ from recurrank.serving.files import (
     check_free,
     give_to_owner,
     keys_of,
+    linked,
     move_durably,
     partial_of,
     path_of,
@@ -54,6 +55,7 @@ def restore(source: Path, address: str, at: str | None = None, archive: str | No
     ``archive`` is the address of the log's archive, by default the one that the store names. Raises ValueError, and creates
     nothing, if that is impossible.
     """
+    source = linked(source)
     path = _target(source, address)
     partial, put_back = partial_of(path), 0
     remove_partial(path)

@@ -184,8 +184,14 @@ class Connection(HttpToolsProtocol):
         super().on_message_begin()
 
     def on_headers_complete(self) -> None:
+        long = not 0 <= self._head <= HEAD and self._head_size() > HEAD  # more than the headers may have come
         self._head, self._due = -1, float("inf")
         self._all.silent.pop(self, None)
+        if long or self.transport.is_closing():  # a refused request may be followed by another one
+            self.cycle = _DONE  # type: ignore[assignment]
+            self.transport.write(_LONG)
+            self.transport.close()
+            return
         overloaded = self._all.full() and not self.url.startswith(PROBES)
         if overloaded and (self.cycle is None or self.cycle.response_complete):
             self.cycle = _DONE  # type: ignore[assignment]
@@ -193,6 +199,10 @@ class Connection(HttpToolsProtocol):
             return
         self.scope["state"]["connection"] = self
         super().on_headers_complete()
+
+    def _head_size(self) -> int:
+        """Bytes of the headers of this request and of its first line."""
+        return len("GET  HTTP/1.1\r\n\r\n") + len(self.url) + sum(len(n) + len(v) + len(": \r\n") for n, v in self.headers)
 
     def on_body(self, body: bytes) -> None:
         """Buffer up to BODY bytes; uvicorn's own method stops reading at 64 kB, although the gate takes a body at once."""

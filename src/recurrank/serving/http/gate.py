@@ -262,9 +262,15 @@ def _query(scope: Scope) -> dict[str, str]:
     if not query:
         return {}
     try:
-        return dict(parse_qsl(query.decode("latin-1"), keep_blank_values=True, max_num_fields=PARAMETERS))
+        given = parse_qsl(query.decode("latin-1"), keep_blank_values=True, max_num_fields=PARAMETERS)
     except ValueError as error:
         raise Refused(400, f"query: more than {PARAMETERS} parameters") from error
+    found = dict(given)
+    if len(found) < len(given):
+        names = [name for name, _ in given]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise Refused(400, f"query: {twice[:60]!r} is given twice; give it once")
+    return found
 
 
 async def _answer(given: Answer, receive: Receive, send: Send) -> None:

@@ -1,7 +1,7 @@
 """The keys that a running server knows, and whether it requires one. A server never becomes open by itself.
 
-A server without keys on a loopback address is open. One that has seen a key, or was told to require keys, stays closed whatever
-happens to them: all revoked, their file deleted or unreadable.
+A server without keys on a loopback address is open if its store has never had a key. Otherwise it is closed whatever happens
+to the keys: all revoked, their file deleted or unreadable. The store notes that it has had a key, for the next start.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import time
 
 from recurrank.serving import auth
 from recurrank.serving.http.problems import Refused, log
-from recurrank.serving.store import StoreError
+from recurrank.serving.store import Store, StoreError
 
 LOOK_SECONDS = 2.0
 """Most seconds that a revoked key is still accepted. Under load, keys are read again after half of this time."""
@@ -27,17 +27,21 @@ class KeyRing:
 
     Args:
         keys: the storage of the keys.
-        required: whether a key is required even if there are none.
+        store: the store that they belong to, which notes that it has had a key.
 
     """
 
-    def __init__(self, keys: auth.Keys, *, required: bool = False) -> None:
-        self._keys, self._required = keys, required
+    def __init__(self, keys: auth.Keys, store: Store | None = None) -> None:
+        self._keys, self._store = keys, store
+        self._required = store is not None and auth.had_keys(keys, store)  # whether a key is required even if there are none
+        self._noted = store is None or store.noted_as(auth.NOTE) is not None
         self._known: list[auth.Key] = []
         self._problem: str | None = None
         self._read = False  # whether keys were ever read
         self._looking: asyncio.Task[None] | None = None
         self._began = self._looked = float("-inf")  # start of the current reading, and of the last that ended
+        if self._required:
+            self._note()
 
     async def look(self, wait: bool = True) -> None:
         """Read the keys again if the last reading is too old.
@@ -60,6 +64,7 @@ class KeyRing:
         began = time.monotonic()
         try:
             keys = self._keys.all()
+            had = bool(keys) or (not self._required and self._keys.had_any())
         except StoreError as error:  # the keys read before still hold: none can be revoked meanwhile
             log.warning("keys cannot be read", why=str(error))
             if not self._read:
@@ -69,14 +74,27 @@ class KeyRing:
         except (ValueError, OSError) as error:
             log.error("keys cannot be read; every request is refused", why=str(error))
             self._known, self._required, self._problem = [], True, _UNREADABLE
+            had = False
         else:
-            self._required = self._required or bool(keys)
+            self._required = self._required or had
             self._known = keys
             problem = _NONE if self._required and not keys else None
             if problem and self._problem != problem:
                 log.error("there are no keys; every request is refused")
             self._problem = problem
         self._read, self._looked = True, began
+        if had:
+            self._note()
+
+    def _note(self) -> None:
+        """Note in the store that it has had a key."""
+        if self._store is None or self._noted:
+            return
+        try:
+            self._store.note(auth.NOTE, b"")
+            self._noted = True
+        except StoreError as error:  # the next reading tries again
+            log.warning("the store cannot note that it has keys", why=str(error))
 
     @property
     def required(self) -> bool:

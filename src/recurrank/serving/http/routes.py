@@ -18,6 +18,9 @@ from recurrank.serving.auth import Key
 PUBLIC, ANY_KEY = "public", "any key"
 """Roles of routes in addition to those of keys: no key needed; any key accepted."""
 
+PROBED = ("/healthz", "/readyz", "/")
+"""Paths that take HEAD, with which some load balancers probe: the answer to GET, without its body."""
+
 Method = Literal["GET", "PUT", "POST", "PATCH", "DELETE"]
 
 _PATH = re.compile(rb"/|(?:/(?!\.\.?(?:/|\Z))[A-Za-z0-9._~-]+)+")
@@ -112,6 +115,8 @@ class Table:
             if declared.method in methods:
                 raise ValueError(f"routes: {declared.method} {declared.path} is declared twice")
             methods[declared.method] = declared
+            if declared.method == "GET" and declared.path in PROBED:
+                methods["HEAD"] = declared  # the protocol leaves the body out
         self.find = functools.lru_cache(_REMEMBERED)(self._find)
 
     def _find(self, raw: bytes) -> Found | None:

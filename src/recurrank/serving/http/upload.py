@@ -121,7 +121,8 @@ def read_npy(body: bytes, bounds: Bounds) -> np.ndarray[Any, Any]:
     bounds.check(*shape, itemsize=kind.itemsize if kind in (np.float32, np.float64) else 8)
     size = shape[0] * shape[1] * kind.itemsize
     if len(body) - start != size:
-        raise ValueError(f"body: {len(body) - start:,} bytes of numbers, its header says {size:,}; the file is truncated")
+        why = "the file is truncated" if len(body) - start < size else "there is more than its header announces"
+        raise ValueError(f"body: {len(body) - start:,} bytes of numbers, its header says {size:,}; {why}")
     return np.frombuffer(body, kind, offset=start).reshape(shape, order="F" if columnwise else "C")
 
 

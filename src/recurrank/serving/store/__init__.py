@@ -1,5 +1,6 @@
 """Stores of the log: SQLite in a file, or PostgreSQL. ``open_store`` opens an address."""
 
+from recurrank.serving.files import SCHEME, path_of
 from recurrank.serving.store.base import Store
 from recurrank.serving.store.records import StoreError
 
@@ -11,11 +12,11 @@ def open_store(address: str, read_only: bool = False) -> Store:
 
     A file may be opened read-only while a server uses it.
     """
-    scheme, separator, rest = address.partition("://")
-    if scheme == "sqlite" and separator and rest.startswith("/") and len(rest) > 1:
+    scheme, separator, _ = address.partition("://")
+    if address.startswith(SCHEME) and len(address) > len(SCHEME):
         from recurrank.serving.store.sqlite import SqliteStore
 
-        return SqliteStore(rest[1:], read_only)
+        return SqliteStore(path_of(address), read_only)
     if scheme in ("postgresql", "postgres") and separator:
         from recurrank.serving.store.postgres import PostgresStore
 

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from recurrank.serving import chain
-from recurrank.serving.auth import Change, Key
+from recurrank.serving.auth import NOTE, Change, Key
 from recurrank.serving.events import Event
 from recurrank.serving.store.postgres_connection import SILENCE, LockNotAvailable, Reconnecting
 from recurrank.serving.store.records import Row, StoreError
@@ -216,6 +216,11 @@ class PostgresKeys:
         with self._line.use() as connection:
             return self._read(connection)
 
+    def had_any(self) -> bool:
+        with self._line.use() as connection:
+            query = "SELECT EXISTS (SELECT 1 FROM recurrank_keys) OR EXISTS (SELECT 1 FROM recurrank_meta WHERE name = %s)"
+            return bool(connection.execute(query, (NOTE,)).fetchone()[0])
+
     def close(self) -> None:
         self._line.drop()
 
@@ -231,6 +236,7 @@ class PostgresKeys:
             for key in keys:
                 row = (key.name, key.hash, ",".join(key.roles), key.created)
                 connection.execute("INSERT INTO recurrank_keys VALUES (%s, %s, %s, %s)", row)
+            connection.execute("INSERT INTO recurrank_meta VALUES (%s, %s) ON CONFLICT DO NOTHING", (NOTE, b""))
 
 
 _SEES = """
