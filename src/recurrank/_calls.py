@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import io
 import json
+import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Generic, NamedTuple, TypeVar
+from urllib.parse import quote
 
 from recurrank.slate import new_id
 
@@ -47,9 +49,16 @@ class Call(NamedTuple, Generic[T]):
     content: bytes | None = None  # a .npy file in place of the body
 
 
+def _path(name: str, *parts: str) -> str:
+    """The path of a ranker, or below it. Refuses names that a URL cannot have: they would address something else."""
+    if name in ("", ".", ".."):
+        raise ValueError(f"name: {name!r} is not the name of a ranker; give one that begins with a letter or digit")
+    return "/".join(["/v1/rankers", quote(name, safe=""), *parts])
+
+
 def create(name: str, positions: int, items: Items | None, settings: dict[str, Any]) -> Call[bool]:
     body = {"positions": positions, **({} if items is None else {"items": _listed(items)}), **settings}
-    return Call("PUT", f"/v1/rankers/{name}", lambda answer: bool(answer["created"]), body, CREATING)
+    return Call("PUT", _path(name), lambda answer: bool(answer["created"]), body, CREATING)
 
 
 def _listed(items: Items) -> list[dict[str, Any]]:
@@ -58,7 +67,7 @@ def _listed(items: Items) -> list[dict[str, Any]]:
 
 def rank(name: str, slate: str | None, propensity: bool, request: dict[str, Any]) -> Call[ServedSlate]:
     body: dict[str, Any] = {"slate": slate or new_id(), **({"propensity": True} if propensity else {})}
-    path = f"/v1/rankers/{name}/rank"
+    path = _path(name, "rank")
     for field in request:
         if field not in REQUEST:
             raise TypeError(f"rank: {field!r} is not a field of a request; there are {', '.join(REQUEST)}")
@@ -94,16 +103,16 @@ def _npy(features: Any) -> bytes:
 
 def change_items(name: str, add: Items, change: Items, remove: Iterable[str]) -> Call[dict[str, Any]]:
     body = {"add": _listed(add), "change": _listed(change), "remove": list(remove)}
-    return Call("PATCH", f"/v1/rankers/{name}/items", dict, body, CHANGING)
+    return Call("PATCH", _path(name, "items"), dict, body, CHANGING)
 
 
 def items(name: str, after: int, limit: int) -> Call[dict[str, Any]]:
-    return Call("GET", f"/v1/rankers/{name}/items", dict, query={"after": after, "limit": limit})
+    return Call("GET", _path(name, "items"), dict, query={"after": after, "limit": limit})
 
 
 def set_rules(name: str, exclude: Iterable[str], pin: Mapping[int, str], explore: float) -> Call[dict[str, Any]]:
     body = {"exclude": list(exclude), "pin": {str(position): item for position, item in pin.items()}, "explore": explore}
-    return Call("PUT", f"/v1/rankers/{name}/rules", dict, body)
+    return Call("PUT", _path(name, "rules"), dict, body)
 
 
 def feedback(
@@ -115,18 +124,29 @@ def feedback(
 ) -> Call[str]:
     if (clicked is None) == (clicks is None):
         raise ValueError("clicked: give the positions that were clicked, counted from 0, once")
-    positions = list(clicks if clicked is None else clicked)  # type: ignore[arg-type]
-    if any(type(position).__name__.startswith("bool") for position in positions):  # also NumPy's booleans
-        raise ValueError("clicked: true and false are not positions; give the positions that were clicked, counted from 0")
     name = slate if isinstance(slate, str) else slate.slate
-    report = {"slate": name, "clicks": [int(position) for position in positions], "final": final}
+    positions = clicks if clicked is None else clicked
+    report = {"slate": name, "clicks": _positions("clicked", positions, "clicked"), "final": final}  # type: ignore[arg-type]
     if seen is not None:
-        report["seen"] = [int(position) for position in seen]
+        report["seen"] = _positions("seen", seen, "on the screen")
     return Call("POST", "/v1/feedback", lambda answer: str(answer[0]["status"]), [report])
 
 
+def _positions(field: str, given: Iterable[int], were: str) -> list[int]:
+    """Positions as plain numbers; ValueError for booleans, which are a mask, and for anything but whole numbers."""
+    positions = []
+    for position in given:
+        if type(position).__name__.startswith("bool"):  # also NumPy's booleans
+            raise ValueError(f"{field}: true and false are not positions; give the positions that were {were}, counted from 0")
+        try:
+            positions.append(operator.index(position))
+        except TypeError:
+            raise ValueError(f"{field}: {position!r} is not a position; give whole numbers, counted from 0") from None
+    return positions
+
+
 def status(name: str) -> Call[dict[str, Any]]:
-    return Call("GET", f"/v1/rankers/{name}", dict)
+    return Call("GET", _path(name), dict)
 
 
 def rankers() -> Call[list[dict[str, Any]]]:
@@ -134,16 +154,16 @@ def rankers() -> Call[list[dict[str, Any]]]:
 
 
 def experiment(name: str) -> Call[dict[str, Any]]:
-    return Call("GET", f"/v1/rankers/{name}/experiment", dict)
+    return Call("GET", _path(name, "experiment"), dict)
 
 
 def set_experiment(name: str, change: dict[str, Any]) -> Call[dict[str, Any]]:
-    return Call("PATCH", f"/v1/rankers/{name}/experiment", dict, change)
+    return Call("PATCH", _path(name, "experiment"), dict, change)
 
 
 def release(name: str) -> Call[dict[str, Any]]:
-    return Call("POST", f"/v1/rankers/{name}/experiment/release", dict)
+    return Call("POST", _path(name, "experiment", "release"), dict)
 
 
 def delete(name: str) -> Call[None]:
-    return Call("DELETE", f"/v1/rankers/{name}", lambda answer: None)
+    return Call("DELETE", _path(name), lambda answer: None)

@@ -14,6 +14,7 @@ from tests import prepared
 from tests.serving.growing import Running
 
 from recurrank.serving.auth import create, open_keys, revoke
+from recurrank.serving.backup import backup
 from recurrank.serving.http.keyring import KeyRing
 from recurrank.serving.retention import Policy
 from recurrank.serving.store import open_store
@@ -103,6 +104,24 @@ def test_an_archive_of_another_log(tmp_path):
     assert (
         "none is empty, and this log's archive is" in doctor("--store", store, "--archive", f"{tmp_path}/none")[1]["archive"][1]
     )
+
+
+def test_an_archive_that_has_gone_on_without_a_restored_log(tmp_path):
+    """Its first step after the log's floor is in the log, the next one is not."""
+    running = Running(f"sqlite:///{tmp_path}/log.db", Policy(events=300, archive=f"{tmp_path}/archive"))
+    verdicts = []
+    for turn in range(2):
+        running.rounds(300)
+        running.states()
+        running.service.learner.keep_all(time.monotonic() + 60)
+        if turn == 0:
+            backup(running.address, tmp_path / "old.db")
+        assert running.service.retention.step() > 0
+        verdicts.append(doctor("--store", f"sqlite:///{tmp_path}/old.db", "--archive", f"{tmp_path}/archive")[1]["archive"])
+    assert doctor("--store", running.address)[1]["archive"][0] == "ok"
+    running.service.close()
+    assert [verdict for verdict, _ in verdicts] == ["ok", "wrong"]
+    assert "which this log does not have; give a new, empty one" in verdicts[1][1]
 
 
 @pytest.mark.parametrize(

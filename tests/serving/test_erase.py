@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import sys
 import threading
@@ -313,6 +314,32 @@ def test_what_will_not_do(tmp_path):
         erase(store, "x", exports=[tmp_path / "none.jsonl"])
     assert erase(store, "x") == (0, 0, {}, {})
     store.close()
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "says"),
+    [
+        ("x.jsonl", b'{"user_id": "%s"}\n\nbroken\n' % WHO.encode(), r"x\.jsonl, line 3: not JSON \(Expecting value"),
+        ("x.jsonl", b'{"user_id": "%s"}\n{"a": "\xff"}\n' % WHO.encode(), r"x\.jsonl, line 2: not JSON \('utf-8'"),
+        ("x.parquet", b"PAR1 and no more", r"x\.parquet: it cannot be read as Parquet"),
+    ],
+    ids=["not JSON", "not UTF-8", "not Parquet"],
+)
+def test_an_export_that_cannot_be_read_is_named_and_nothing_is_erased(tmp_path, monkeypatch, call, name, content, says):
+    running = built(tmp_path, monkeypatch, "archive")
+    good, bad = Path("good.jsonl"), Path(name)
+    good.write_text(f'{{"user_id": "{WHO}"}}\n')
+    bad.write_bytes(content)
+    code, out, err = call("erase", WHO, "--store", running.address, "--export", str(good), "--export", name)
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert re.search(says, err)
+    assert bad.read_bytes() == content
+    assert WHO in good.read_text()
+    assert archived_subjects(Path("archive"))
+    bad.unlink()
+    assert call("erase", WHO, "--store", running.address, "--export", str(good))[0] == 0
+    assert WHO not in good.read_text()
+    assert not archived_subjects(Path("archive"))
 
 
 def built(tmp_path, monkeypatch, archive: str) -> Running:

@@ -17,7 +17,7 @@ from recurrank.catalogue import Catalogue
 from recurrank.rankers.ranker import registered
 from recurrank.serving.asked import Asked
 from recurrank.serving.events import Kind, ShownRequest, names_in, pack_request, shown_in, slate_size, unpack_items
-from recurrank.serving.experiment import Experiment, Rollout, RolloutSettings
+from recurrank.serving.experiment import Experiment, Rollout, RolloutSettings, turned
 from recurrank.serving.fold import new_fold
 from recurrank.serving.http.gate import Limits
 from recurrank.serving.service import Service, Settings
@@ -242,6 +242,20 @@ def answer(service: Service, name: str, n: int, clicks) -> str:
     shown = service.rank(name, f"s{n}", asked=Asked(baseline=BASELINE, subject=f"visitor-{n}"))
     service.feedback([Report(f"s{n}", clicks(shown.arm), True)])
     return shown.arm
+
+
+def test_any_change_releases_the_brake(tmp_path):
+    service = quiet(f"sqlite:///{tmp_path}/x.db")
+    service.create("shop", RankerSpec(positions=2, rollout=RolloutSettings(mode="share", share=0.5)), CATALOGUE)
+    hosted = service.hosted("shop")
+    assert service._change(hosted, Kind.ROLLOUT, turned(hosted.mode.settings, "worse"), hosted.changed)
+    service.step()
+    assert service.experiment("shop")["stopped"] == "worse"
+    changed = service.set_rollout("shop", lambda known: msgspec.structs.replace(known.settings, alpha=0.01))
+    assert (changed.stopped, changed.settings.mode) == (None, "share")
+    assert service.experiment("shop")["stopped"] is None
+    sound(service, "shop")
+    service.close()
 
 
 def test_the_brake_stops_a_worse_ranker_and_stays_until_it_is_released(tmp_path):

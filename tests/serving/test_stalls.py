@@ -254,6 +254,18 @@ def test_a_lock_on_the_sqlite_file_does_not_stop_the_server(tmp_path, soaking):
     assert sound(f"sqlite:///{path}")["learned"] == len(users.learned)
 
 
+def test_sigterm_ends_a_server_whose_python_takes_long_to_end(tmp_path):
+    """As on a machine that is busy with other work; exit handlers run all the same."""
+    (tmp_path / "slow.py").write_text(
+        "import atexit, time\n\n\nclass Slow:\n    def __del__(self, sleep=time.sleep):\n        sleep(60)\n\n\n"
+        f"slow = Slow()\natexit.register(lambda: open({str(tmp_path / 'done')!r}, 'w'))\n"
+    )
+    with serving("--store", f"sqlite:///{tmp_path}/x.db", "--plugin", str(tmp_path / "slow.py")) as (process, _):
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(timeout=12) == 0
+    assert (tmp_path / "done").exists()
+
+
 @pytest.mark.parametrize("algorithm", ["recurrank", "balanced"])
 def test_sigterm_ends_a_server_that_is_far_behind(tmp_path, algorithm):
     """Thousands of events are not folded yet: they are left to the next start, which has them all."""

@@ -67,9 +67,12 @@ def group() -> None:
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Run a command; bad input is one line on standard error and exit code 2."""
+    """Run a command; bad input is one line on standard error and exit code 2.
+
+    Without ``arguments`` they are those of the process, which then is the command's own: ``obj`` of the context says so.
+    """
     try:
-        status: Any = group.main(args=arguments, prog_name="recurrank", standalone_mode=False)
+        status: Any = group.main(args=arguments, prog_name="recurrank", standalone_mode=False, obj=arguments is None)
     except click.exceptions.NoArgsIsHelpError as error:
         click.echo(error.ctx.get_help() if error.ctx else error.format_message())
         status = 0

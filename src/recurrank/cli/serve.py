@@ -79,12 +79,17 @@ def command(store: str, host: str, port: int, fitted: str | None, demo: bool, **
     from recurrank.serving.json_log import log_as_json
 
     checked = check_options(host=host, **options)
-    log = log_as_json()
+    log, code = log_as_json(), 0
     try:
         _serve(store, host, port, checked, demo, fitted)
     except (ValueError, OSError) as error:  # the options were valid, so the server itself failed: its log says why
         log.critical("the server cannot run", why=" ".join(str(error).split()))
-        raise SystemExit(2) from None
+        code = 2
+    if click.get_current_context().obj:
+        from recurrank.serving.run import end_process
+
+        end_process(code)
+    raise SystemExit(code)
 
 
 class Checked(NamedTuple):

@@ -7,7 +7,7 @@ such an event is replaced, the store notes its replacement (``chain.replaced``).
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -47,7 +47,8 @@ def erase(
     """Erase a subject; returns how often it was found. Idempotent: if it is killed, run it again.
 
     Exports are files that ``recurrank log export`` wrote: Parquet, or JSON lines (UBI). All archives that the log has had are
-    searched, except those in ``gone``, which no longer exist. Raises ValueError, and erases nothing, if one is not found.
+    searched, except those in ``gone``, which no longer exist. Raises ValueError, and erases nothing, if one is not found, or
+    if an export cannot be read: all of them are read first.
     """
     if not subject:
         raise ValueError("subject: it is empty; give the one that was sent with rank requests")
@@ -132,17 +133,42 @@ class _Erasing:
 
 
 def _check_export(path: Path) -> None:
-    """Raise ValueError for a file that is not an export."""
+    """Raise ValueError for a file that is not an export, or cannot be read to its end."""
     if path.is_file() and path.suffix == ".parquet":
+        _check_table(path)
         return
     try:
-        with path.open(encoding="utf-8") as file:
+        with path.open("rb") as file:
             line = file.readline()
-            first = json.loads(line) if line else {}
+            first = json.loads(line.decode()) if line else {}
     except (OSError, ValueError):
         first = None
     if not isinstance(first, dict):
         raise ValueError(f"{path}: not an export; give Parquet files or JSON lines that `recurrank log export` wrote")
+    for _ in _records(path):
+        pass
+
+
+def _check_table(path: Path) -> None:
+    import pyarrow.parquet as pq
+
+    try:
+        with pq.ParquetFile(path) as file:
+            for _ in file.iter_batches():
+                pass
+    except (OSError, ValueError) as error:
+        raise ValueError(f"{path}: it cannot be read as Parquet ({error}); export it again, then repeat the erasure") from error
+
+
+def _records(path: Path) -> Iterator[tuple[bytes, Any]]:
+    """The lines of an export with what they hold: None for empty ones. ValueError names the line that is not JSON."""
+    with path.open("rb") as file:
+        for number, line in enumerate(file, 1):
+            try:
+                record = json.loads(line.decode()) if line.strip() else None
+            except ValueError as error:
+                raise ValueError(f"{path}, line {number}: not JSON ({error}); mend it, then repeat the erasure") from error
+            yield line, record
 
 
 def _erase_export(path: Path, subject: str) -> int:
@@ -186,12 +212,11 @@ def _erase_table(path: Path, subject: str, partial: Path) -> int:
 def _erase_lines(path: Path, subject: str, partial: Path) -> int:
     """Clear the subject in any field that others added: UBI has ``client_id`` and ``user_id``, our export writes neither."""
     count = 0
-    with path.open(encoding="utf-8") as source, partial.open("w", encoding="utf-8") as target:
-        for line in source:
-            record = json.loads(line) if line.strip() else None
+    with partial.open("wb") as target:
+        for line, record in _records(path):
             without = _cleared(record, subject)
             count += without != record
-            target.write(line if without == record else json.dumps(without, ensure_ascii=False) + "\n")
+            target.write(line if without == record else json.dumps(without, ensure_ascii=False).encode() + b"\n")
     return count
 
 

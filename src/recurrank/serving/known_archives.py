@@ -50,18 +50,21 @@ class Diverged(ValueError):
 
 
 def next_step(store: Store, archive: Archive, floor: Floor) -> Step | None:
-    """The archive's step after the floor, left by a process killed before it raised that; ValueError for another log's."""
-    for step in archive.check(floor.seq, floor.digest).steps:
-        if step.last > floor.seq:
-            rows = store.raw(step.last - 1, 1)
-            link = rows[0][-1] if rows and rows[0][0] == step.last else None
-            if step.first != floor.seq + 1 or (link or chain.START)[: chain.SIZE].hex() != step.digest:
-                raise Diverged(
-                    f"archive: {archive.address} has events {step.first} to {step.last}, which this log does not have; give "
-                    "a new, empty one: what this log needs of the old one is copied into it"
-                )
-            return step
-    return None
+    """The archive's step after the floor, left by a process killed before it raised that; ValueError for another log's.
+
+    A log that was restored may have the events of some steps after the floor, and not those of later ones.
+    """
+    steps, last = [step for step in archive.check(floor.seq, floor.digest).steps if step.last > floor.seq], floor.seq
+    for step in steps:
+        rows = store.raw(step.last - 1, 1)
+        link = rows[0][-1] if rows and rows[0][0] == step.last else None
+        if step.first != last + 1 or (link or chain.START)[: chain.SIZE].hex() != step.digest:
+            raise Diverged(
+                f"archive: {archive.address} has events {step.first} to {step.last}, which this log does not have; give "
+                "a new, empty one: what this log needs of the old one is copied into it"
+            )
+        last = step.last
+    return steps[0] if steps else None
 
 
 def predecessor(store: Store, archive: Archive, floor: Floor) -> Archive | None:

@@ -9,6 +9,8 @@
 After a kill at any point, the next step finds what is left to do. The floor says which events may go; which of these stay
 follows from the events themselves (``retention_worker.stays``). Rows of slates of deleted rankers are removed here, too.
 
+Which events are old is asked of a clock that does not believe a jump (``wall_clock.py``): after one, retention by time waits.
+
 Pauses are proportional to the work, but end once a quarter as many events were written as have been removed: the log never
 grows faster than it shrinks, however busy the machine is.
 """
@@ -34,6 +36,7 @@ from recurrank.serving.spec import LoggedSpec
 from recurrank.serving.store import Store, StoreError
 from recurrank.serving.store.records import Floor, Pin
 from recurrank.serving.traces import span
+from recurrank.serving.wall_clock import WallClock
 
 log = structlog.get_logger("recurrank.service")
 
@@ -62,6 +65,12 @@ RETRY, LONGEST_RETRY = 60.0, 3600.0
 """Seconds until a failed step is retried without new snapshots: the first and the longest delay; it doubles every time."""
 
 DAY = 86_400.0
+
+JUMPED = (
+    "the wall clock jumped forward, so nothing counts as old until it is back, or has kept the jump for as long as it was; "
+    "if the clock is wrong set it (NTP), else restart the server, or wait"
+)
+"""Why retention by time waits after a jump."""
 
 LEAST = 1_000
 """Smallest number of events that a policy may keep."""
@@ -134,12 +143,14 @@ class Retention:
         self.floor, self.removed, self.looked = 0, 0, time.time()
         self.size, self.length = 0, 0.0
         self.disk: tuple[int, int] | None = None
+        self._clock = WallClock()
         self._cleared = -1  # the floor up to which everything is removed
         self._vain: tuple[int, dict[int, int]] | None = None  # floor and snapshots of the last order
         self._again, self._delay = 0.0, RETRY  # when the same order is repeated (monotonic clock), and the next delay
         self._worker = Worker()
         self._work = work or self._work_apart
         self._urgent = False
+        self._young: tuple[float, float] | None = None  # events of these times stay; None if their number decides
         self._waits: tuple[int, float] | None = None  # the ranker whose snapshot old events wait for, and since when
         self._surveyed = -float("inf")  # when all events below the floor were last surveyed (monotonic clock)
         self._thread: threading.Thread | None = None
@@ -176,7 +187,8 @@ class Retention:
             self._clear(floor)
         if self._policy is not None:
             check_dropping(floor, self._policy.archive, self._policy.drop)
-            while (target := self._target(floor)) > floor.seq and not self.stopping.is_set():
+            waits = self._policy.seconds is not None and self._clock.jumped()
+            while not waits and (target := self._target(floor)) > floor.seq and not self.stopping.is_set():
                 with self._store.maintaining() as alone:  # an erasure changes the floor's seal and the archive
                     raised = self._raise(self._store.floor(), target, self._policy.archive) if alone else None
                 if raised is None:
@@ -185,7 +197,9 @@ class Retention:
                 with span("retention: remove", until=floor.seq):
                     self._clear(floor)
             else:
-                if self._cleared == floor.seq:  # nothing is left to remove: earlier failures are resolved
+                if waits:
+                    self._fails(JUMPED)
+                elif self._cleared == floor.seq:  # nothing is left to remove: earlier failures are resolved
                     self.failed = self._waits = None
         self.floor, self.looked = floor.seq, time.time()
         self._sweep()
@@ -213,14 +227,15 @@ class Retention:
             return target if target - floor.seq >= max(1, events // 10) else floor.seq
         assert seconds is not None
         oldest = self._store.lines(floor.seq, newest - 2, 1)  # the last two stay
-        self.length = (time.time() - oldest[0].at) / seconds if oldest else 0.0
+        now = self._clock.now()
+        self.length = (now - oldest[0].at) / seconds if oldest else 0.0
         slot = DAY if seconds >= DAY else seconds / 10
         self._urgent = self.length > URGENT + slot / seconds
-        boundary = (time.time() - seconds) // slot * slot
-        return min(self._last_before(boundary, floor.seq, newest), newest - 2)  # backups look at the last two
+        self._young = (now - seconds) // slot * slot, now
+        return min(self._last_before(self._young[0], floor.seq, newest), newest - 2)  # backups look at the last two
 
     def _last_before(self, boundary: float, low: int, high: int) -> int:
-        """The last event before a time, by bisection: clocks almost always go forward."""
+        """The last event before a time, by bisection: clocks almost always go forward; the worker looks at every event."""
         while low < high:
             middle = (low + high + 1) // 2
             found = self._store.lines(middle - 1, high, 1)
@@ -250,7 +265,7 @@ class Retention:
                 remember(self._store, archive)
         self._store.pin({ranker: seq for ranker, seq in newest.items() if seq > verified.get(ranker, 0)}, Pin.CANDIDATE)
         with span("retention: verify and archive", until=target):
-            prepared = self._work(Order(self._address, archive, target))
+            prepared = self._work(Order(self._address, archive, target, self._young))
         assert isinstance(prepared, Prepared)
         if prepared.fault is not None:
             self._fails(prepared.fault)
@@ -262,7 +277,8 @@ class Retention:
         self._complain()
         raised = prepared.floor or floor
         self._store.raise_floor(raised, prepared.verified, self._items(floor.seq, raised.seq))
-        self._again, self._delay = float("inf"), RETRY
+        if prepared.floor is not None or prepared.waits_for is not None:
+            self._again, self._delay = float("inf"), RETRY
         return None if prepared.floor is None else raised
 
     def _complain(self) -> None:
@@ -311,8 +327,8 @@ class Retention:
 
     def _survey(self, after: int) -> Gone:
         if self._address is None:
-            return surveyed(self._store, after)
-        gone = self._work(Survey(self._address, after))
+            return surveyed(self._store, after, self._clock.now())
+        gone = self._work(Survey(self._address, after, self._clock.now()))
         assert isinstance(gone, Gone)
         return gone
 

@@ -17,7 +17,6 @@ import os
 import queue
 import sys
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import closing
 from typing import IO, Any
@@ -48,11 +47,16 @@ SURVEYED, BATCH = 50_000, 256
 
 
 class Order(msgspec.Struct, frozen=True, tag=True):
-    """Archive events up to ``until``; drop them if there is no archive."""
+    """Archive events up to ``until``; drop them if there is no archive.
+
+    The first event whose time is between those of ``young`` stays, and all events after it, wherever ``until`` is: clocks may
+    have been wrong when events were written. Times that are later still, in the future, say nothing.
+    """
 
     store: str
     archive: str | None
     until: int
+    young: tuple[float, float] | None = None
 
 
 class Prepared(msgspec.Struct, frozen=True):
@@ -68,10 +72,11 @@ class Prepared(msgspec.Struct, frozen=True):
 
 
 class Survey(msgspec.Struct, frozen=True, tag=True):
-    """List the events after ``after`` that may be removed."""
+    """List the events after ``after`` that may be removed at the time ``now``."""
 
     store: str
     after: int
+    now: float
 
 
 class Batch(msgspec.Struct, frozen=True):
@@ -98,7 +103,7 @@ def prepare(store: Store, order: Order) -> Prepared:
     archive = Archive(order.archive) if order.archive else None
     if archive is not None:
         target = _agreed(store, archive, floor, target)
-    step = _Step(store, floor, verified, target)
+    step = _Step(store, floor, verified, target, order.young if target == order.until else None)
     if archive is not None and archive.manifest().last == floor.seq:
         archive.add(floor.digest, step.events())
     else:
@@ -183,8 +188,11 @@ def _agreed(store: Store, archive: Archive, floor: Floor, target: int) -> int:
 class _Step:
     """The events of one step: covered by snapshots, of one day, and old enough."""
 
-    def __init__(self, store: Store, floor: Floor, verified: dict[int, int], until: int) -> None:
+    def __init__(
+        self, store: Store, floor: Floor, verified: dict[int, int], until: int, young: tuple[float, float] | None
+    ) -> None:
         self._store, self._until = store, until
+        self._young_from, self._now = young or (float("inf"), float("inf"))
         self._living = {stored.number for stored in store.rankers()}
         self._verified = verified
         self.last, self.digest, self.changes = floor.seq, floor.digest, dict(floor.changes)
@@ -199,6 +207,8 @@ class _Step:
         while after < self._until and (rows := self._store.raw(after, CHUNK)):
             for row in rows:
                 seq, ranker, at = row[0], row[1], row[6]
+                if self._young_from <= at <= self._now:
+                    return
                 day = day or day_of(at)
                 covered = ranker not in self._living or seq <= self._verified.get(ranker, 0)
                 self.waits_for = None if covered else ranker
@@ -223,9 +233,9 @@ class _Step:
             self.digest = row[-1][: chain.SIZE]
 
 
-def surveyed(store: Store, after: int) -> Gone:
-    """Survey the events after ``after``."""
-    floor, now = store.floor(), time.time()
+def surveyed(store: Store, after: int, now: float) -> Gone:
+    """Survey the events after ``after`` at the time ``now``."""
+    floor = store.floor()
     windows = {stored.number: LoggedSpec.unpack(stored.config).window_seconds for stored in store.rankers()}
     lines, opened = store.lines(after, floor.seq, SURVEYED), set(floor.open_events())
     gone = [line for line in lines if not stays(line, opened, windows, now)]
@@ -254,7 +264,7 @@ def answer(asked: Order | Survey) -> Prepared | Gone:
     """Carry out an order or a survey; errors become the fault of the answer."""
     try:
         with closing(open_store(asked.store, read_only=True)) as store:
-            return prepare(store, asked) if isinstance(asked, Order) else surveyed(store, asked.after)
+            return prepare(store, asked) if isinstance(asked, Order) else surveyed(store, asked.after, asked.now)
     except (ValueError, OSError, StoreError) as error:
         fault = " ".join(str(error).split())
         return Prepared(fault=fault) if isinstance(asked, Order) else Gone(fault=fault)
