@@ -403,7 +403,8 @@ product = compiled(lambda x, y: np.dot(x, y))
 assert product(np.full((2, 2), 3.0), np.eye(2)).tolist() == [[3, 3], [3, 3]]
 """
     (tmp_path / "program.py").write_text(program)
-    subprocess.run([sys.executable, tmp_path / "program.py"], check=True, timeout=100)
+    done = subprocess.run([sys.executable, tmp_path / "program.py"], capture_output=True, text=True, timeout=100)
+    assert done.returncode == 0, done.stderr
 
 
 def test_compiling_leaves_the_garbage_collector_as_it_was():

@@ -19,7 +19,7 @@ from recurrank.catalogue.files import map_npy, map_raw
 from recurrank.catalogue.ids import Names, digest_of
 from recurrank.catalogue.maps import convert, open_map
 from recurrank.catalogue.parquet import Dataset, Progress, Where
-from recurrank.catalogue.rows import COPIED, Rows, kept, lent, without_zeros
+from recurrank.catalogue.rows import COPIED, Rows, is_precise, kept, lent, without_zeros
 
 _PIECE = 1 << 24
 """Bytes of features that are hashed at a time."""
@@ -138,7 +138,7 @@ class Catalogue:
     @property
     def precise(self) -> bool:
         """Whether features have the precision of float64, as they were given."""
-        return self.features.dtype != np.float32
+        return is_precise(self.features)
 
     @functools.cached_property
     def fingerprint(self) -> str:

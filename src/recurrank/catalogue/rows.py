@@ -54,7 +54,7 @@ class Rows:
         precise: bool | None = None,
     ) -> None:  # fmt: skip
         self.features = features
-        self.precise = features.dtype != np.float32 if precise is None else precise
+        self.precise = is_precise(features) if precise is None else precise
         self.index = index
         self._scales = scales
         self._file = MappedFile.of(features)
@@ -120,6 +120,11 @@ class Rows:
     def _look(self) -> None:
         if self._file is not None:
             self._file.look()
+
+
+def is_precise(features: Features) -> bool:
+    """Whether features are stored with the precision of float64."""
+    return features.dtype != np.float32
 
 
 def column_scales(rows: Rows) -> Floats:

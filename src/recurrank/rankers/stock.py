@@ -21,6 +21,7 @@ from recurrank.catalogue.rows import SMALLEST_SCALE
 from recurrank.rankers.request import Name, as_rows, distinct, listed
 
 WHOLE = int | np.integer
+"""Types of whole numbers."""
 
 
 class Stock(Catalogue):

@@ -32,9 +32,8 @@ class Feedback(NamedTuple):
 class State(NamedTuple):
     """All blocks at once. B blocks; E explored items, those of one block next to each other.
 
-    Here and in slates a block is named by its *key*, a digest of its positions, items and ancestors. So two copies of a
-    ranker that diverged (a restored one, and the one that crashed after it was saved) never mistake each other's blocks
-    for their own.
+    The state and slates identify a block by its *key*, a digest of its positions, items and ancestors. Copies of a ranker
+    that diverged (a restored one, and the one that crashed after it was saved) therefore ignore each other's blocks.
     """
 
     leaders: Ints  # (K,) the first m items of each block, in order, at the block's positions
